@@ -254,7 +254,7 @@ def test_releases_without_a_guarantee_have_none_together():
     (document,) = page.documents
     (table,) = tables(document)
     shown, values = column(table, "ε")
-    without = sum(not entry.is_promised for entry in entries)
+    without = sum(not entry.has_guarantee for entry in entries)
     assert shown.count("–") == values.count(None) == without > 0
     assert any(alert.severity == "problem" for alert in document.alerts)
     assert document.verdict.tone == "bad"

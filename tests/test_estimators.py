@@ -396,7 +396,7 @@ def test_the_second_copy_warns_once():
     assert caught(lambda: clone(model)) == []
     [(category, text)] = caught(lambda: clone(model))
     assert category is BudgetWarning
-    assert "epsilon anew" in text
+    assert "epsilon again" in text
     assert caught(lambda: [clone(model) for _ in range(5)]) == []
     # Each estimator has its own count, and a copy starts at none.
     assert caught(lambda: clone(make(PrivateRidge))) == []
@@ -746,7 +746,7 @@ BAD_LABELS = {
     "three classes": (np.array(["a", "b", "c"] * 20), "exactly two"),
     "continuous": (X_GOOD[:, 0], "Unknown label type"),
     "NaN": (np.where(HALF, np.nan, 1.0), "NaN"),
-    "a missing label": (np.array(["a", None] * 30, dtype=object), "several types, or none"),
+    "a missing label": (np.array(["a", None] * 30, dtype=object), "several types, or missing"),
     "two types": (np.array(["a", 1] * 30, dtype=object), "several types"),
     "bytes": (np.array([b"a", b"b"] * 30), "bytes"),
     "complex": (HALF + 1j, "Complex data not supported"),
@@ -903,7 +903,7 @@ def test_every_class_documents_its_parameters():
     for kind in KINDS:
         documented = set(re.findall(r"^    (\w+) :", kind.__doc__, flags=re.MULTILINE))
         assert documented == set(kind().get_params())
-        assert "spends ``epsilon`` anew" in kind.__doc__
+        assert "spends ``epsilon`` again" in kind.__doc__
 
 
 # Objective perturbation.

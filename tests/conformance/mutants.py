@@ -495,7 +495,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     def wrong(self: NormLaplaceLaw, prior: float = 0.5) -> Any:
         return 0.5 * (1 + self.advantage)
 
-    patch.setattr(NormLaplaceLaw, "expected_belief", wrong)
+    patch.setattr(NormLaplaceLaw, "expected_posterior", wrong)
 
 
 # Objective perturbation: the determinant.

@@ -544,7 +544,7 @@ def test_a_raised_regularization_is_kept_with_what_was_asked_for(tmp_path):
 
 def test_a_release_that_promises_nothing_is_not_public(tmp_path):
     model = PrivateRidge(mechanism="objective", data_norm=1.0, **RANGE)
-    with pytest.warns(NoPromiseWarning, match="promises no epsilon"):
+    with pytest.warns(NoPromiseWarning, match="has no epsilon guarantee"):
         model.fit(X, TARGET)
     assert model.release_.audience is Audience.NEEDS_REVIEW
     assert json.loads(model.save(tmp_path / "model.json").read_text())["audience"] == "needs-review"

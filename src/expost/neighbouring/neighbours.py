@@ -51,16 +51,16 @@ _FARTHER = 1.5
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Neighbours(Displayed):
-    """The minimisers of neighbouring data sets, as seen from the base A(D).
+    """The minimisers of neighbouring data sets, relative to the base A(D).
 
     ``base``         (d,) A(D); its own error is at most ``base_error``.
     ``distance``     (n,) ∥A(Dᵢ) − A(D)∥.
     ``error_bound``  (n,) a proved bound on the error of each shift: floating point, the
                      approximation of the method and the residual of the base are all in it.
-    ``shift``        (n, d) A(Dᵢ) − A(D), computed when asked for.
+    ``shift``        (n, d) A(Dᵢ) − A(D), computed when it is read.
     ``change``       which rows leave and enter. With ``persons`` a neighbour lacks all rows of a
                      person, and there is one for each of them.
-    ``data``         J over D; None for a block of rows that were read, which knows no sphere.
+    ``data``         J over D; None for a block of rows that were read, which has no sphere.
 
     The sphere (Okumura et al. 2015; LeBlond Eq. 4–7) and the smaller co-coercive ball both hold
     A(Dᵢ): ``sphere_centre``, ``sphere_radius``, ``ball_centre``, ``ball_radius``.
@@ -97,7 +97,7 @@ class Neighbours(Displayed):
     def objective(self) -> Objective:
         """J over D."""
         if self.data is None:
-            raise InvalidInput("neighbours: a block of rows does not know the whole data.")
+            raise InvalidInput("neighbours: a block of rows does not have the whole data.")
         return self.data
 
     @cached_property
@@ -250,7 +250,7 @@ def neighbours_of(
         if missed:
             notices.warn(
                 f"{missed} of {len(distance)} shifts have an error bound above {goal:.1g} of their"
-                " distance, which float64 does not improve; their error_bound says by how much.",
+                " distance, which float64 cannot improve; see their error_bound.",
                 PrecisionWarning,
                 stacklevel=3,
             )
@@ -380,17 +380,17 @@ def _retrain(
         after = penalty * (rows.count / len(X)) if keep_total_penalty else penalty
         neighbour = Objective.of(X=X, y=y, loss=objective.loss, penalty=after)
         goal = neighbour.natural_tolerance / 100
-        found = minimise(neighbour, tolerance=goal, start=base.theta, require=False)
+        minimiser = minimise(neighbour, tolerance=goal, start=base.theta, require=False)
         least = max(min(float(np.min(after)), float(np.min(penalty))), 1e-300)
-        return found.theta - base.theta, found.gradient_bound, least
+        return minimiser.theta - base.theta, minimiser.gradient_bound, least
 
     # Imported here: only this method needs it.
     import joblib
 
-    found = joblib.Parallel(n_jobs=-1, prefer="threads")(
+    results = joblib.Parallel(n_jobs=-1, prefer="threads")(
         joblib.delayed(retrained)(index) for index in range(len(change))
     )
-    shift, gradient, least = (np.array(part) for part in zip(*found, strict=True))
+    shift, gradient, least = (np.array(part) for part in zip(*results, strict=True))
     rounding = ROUNDOFF * (float(np.linalg.norm(base.theta)) + np.linalg.norm(shift, axis=1))
     return shift, (gradient + base.gradient_bound) / least + rounding
 

@@ -26,7 +26,7 @@ class Coverage(Displayed):
     ``low, high``    the Clopper–Pearson interval: it holds the coverage with probability at least
                      ``confidence``, however small the coverage or the number of draws is.
 
-    For the curator only: the coverage by the data without a row says what that row gives away.
+    Curator-only: the coverage by the data without a row reveals the privacy loss of that row.
     """
 
     probability: float
@@ -49,7 +49,7 @@ def empirical_coverage(
     confidence: float = 0.95,
     random_state: int | np.random.Generator | None = None,
 ) -> Coverage:
-    """The share of a mechanism's draws that fall within ``radius`` of ``model`` (d,).
+    """Return the share of a mechanism's draws that fall within ``radius`` of ``model`` (d,).
 
     ``sampler``       ``sampler(size, rng)`` returns (size, d): that many independent draws of the
                       mechanism on one data set, all of their randomness taken from ``rng``.

@@ -56,7 +56,7 @@ _DELTAS = (1e-6, 1e-4, 1e-2)
 # An edited summary is recognised by this notice: a public guarantee never has it.
 REVIEWED = (
     "The model behind these figures needs review: something was read from its rows that its"
-    " guarantee does not cover, or it was drawn with a known seed, or it guarantees nothing. Have"
+    " guarantee does not cover, or its noise was seeded, or it has no guarantee. Have"
     " it reviewed before you share this."
 )
 # What is set, not what an attacker reaches.
@@ -93,7 +93,7 @@ class Setting:
     releases: int
 
     @property
-    def seen(self) -> str:
+    def observed(self) -> str:
         """What the attacker sees."""
         return "the model" if self.releases == 1 else f"all {self.releases:,} releases"
 
@@ -234,7 +234,7 @@ class Identifiability(Displayed):
         return self._first("one_in")
 
     def curves(self) -> RiskCurves:
-        """D5.3 Fig. 4.2 around ``epsilon``, for some δ and ``delta``."""
+        """Return the curves of D5.3 Fig. 4.2 around ``epsilon``, for some δ and ``delta``."""
         epsilon = self.epsilon
         if epsilon is None or not 0 < epsilon < math.inf:
             raise InvalidInput(
@@ -472,14 +472,18 @@ def _risk_figures(routes: Sequence[Route], setting: Setting) -> list[Figure]:
         label="posterior, at most",
         by={key: posterior_after(prior, own) for key, own in losses.items()},
         shown={key: _posterior_text(prior, own) for key, own in losses.items()},
-        sentence=posterior_sentence(prior=prior, loss=loss, failure=exceeded, seen=setting.seen),
+        sentence=posterior_sentence(
+            prior=prior, loss=loss, failure=exceeded, observed=setting.observed
+        ),
     )
     one_in = Figure(
         name="one_in",
         label="one in, at least",
         by={key: one_in_after(prior, own) for key, own in losses.items()},
         shown={key: one_in_text(prior, own) for key, own in losses.items()},
-        sentence=one_in_sentence(prior=prior, loss=loss, failure=exceeded, seen=setting.seen),
+        sentence=one_in_sentence(
+            prior=prior, loss=loss, failure=exceeded, observed=setting.observed
+        ),
     )
     return [posterior, *figures, one_in]
 
@@ -510,12 +514,12 @@ def _bound(
 
 
 def _is_empty(guarantee: Guarantee) -> bool:
-    """Whether nothing is guaranteed, so that certainty is no rounding."""
+    """Return whether nothing is guaranteed, so that certainty is no rounding."""
     return guarantee.advantage == 1 and guarantee.epsilon(_NEARLY_ALL) == math.inf
 
 
 def _bounds_posteriors(route: Route) -> bool:
-    """Whether it bounds a posterior at all: with certainty Gaussian noise does not."""
+    """Return whether it bounds a posterior at all: with certainty Gaussian noise does not."""
     if route.exceeded > 0:
         return True
     return route.guarantee.loss(0.0) < math.inf or route.guarantee.advantage == 1
