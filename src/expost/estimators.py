@@ -134,8 +134,27 @@ class _PrivateLinearModel(LinearTraining, BaseEstimator):
     def fit(self, X: Any, y: Any, *, persons: Any = None, **unsupported: Any) -> Self:
         """Release one model of these rows, at a cost of ``epsilon``.
 
-        ``persons``: one label a row, whose row it is. A person with more rows than
-        ``rows_per_person`` is refused, before anything is spent. Without it nothing is checked.
+        Parameters
+        ----------
+        X : array or frame of shape (n, p)
+            The rows.
+        y : array of shape (n,)
+            The labels.
+        persons : sequence of n labels, default=None
+            Whose row each row is. A person with more rows than ``rows_per_person`` is refused
+            before anything is spent. Without it nothing is checked.
+
+        Returns
+        -------
+        self
+            The fitted estimator, with ``release_``.
+
+        Raises
+        ------
+        InvalidInput
+            If the rows, the labels or a parameter cannot be used.
+        ReleaseRefused
+            If no model can be released safely with these parameters.
         """
         _refuse(unsupported)
         prepared = self.prepared(X, y)

@@ -64,20 +64,31 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 class Entry:
     """A release: a model, or the gradient and Hessian that a published report added to one.
 
-    ``release``         the checksum of its file.
-    ``made``            when it was listed, in UTC.
-    ``name``            the file as it was named.
-    ``epsilon``, ``delta``  what was requested; ``guarantee`` may be weaker (∞: none) and is never
-                        stronger.
-    ``dimension``, ``rows``  d and n.
-    ``seeded``          whether its noise was seeded, so that it can be removed.
-    ``read_from_data``  the number of its bounds that were read from the data, which no ε covers.
-    ``data``            the salted digest of its rows, or None where the rows were not given.
-    ``run``             identifies the run that made it; None where that is not known.
-    ``rows_per_person`` k: ``epsilon``, ``delta`` and ``guarantee`` hold for persons with up to k
-                        rows.
-    ``relation``        "remove": they hold for a row that is removed or added; "replace": also for
-                        a replaced one; None where that is not known.
+    Attributes
+    ----------
+    release : str
+        The checksum of its file.
+    made : str
+        When it was listed, in UTC.
+    name : str
+        The file as it was named.
+    epsilon, delta : float
+        What was requested; ``guarantee`` may be weaker (∞: none) and is never stronger.
+    dimension, rows : int
+        d and n.
+    seeded : bool
+        Whether its noise was seeded, so that it can be removed.
+    read_from_data : int
+        The number of its bounds that were read from the data, which no ε covers.
+    data : str | None
+        The salted digest of its rows, or None where the rows were not given.
+    run : str | None
+        Identifies the run that made it; None where that is not known.
+    rows_per_person : int
+        k: ``epsilon``, ``delta`` and ``guarantee`` hold for persons with up to k rows.
+    relation : str | None
+        "remove": they hold for a row that is removed or added; "replace": also for a replaced one;
+        None where that is not known.
     """
 
     release: str
@@ -179,10 +190,14 @@ def now() -> str:
 class Ledger(Sealed, Displayed):
     """Every listed release of a data set, each once. Curator-only.
 
-    ``salt``     32 random bytes in hexadecimal digits, made with the ledger.
-    ``entries``  in the order in which they were listed.
-
     All entries are composed, those of other rows too: the same persons may be in both.
+
+    Attributes
+    ----------
+    salt : str
+        32 random bytes in hexadecimal digits, made with the ledger.
+    entries : tuple[Entry, ...]
+        In the order in which they were listed.
     """
 
     salt: str
@@ -475,8 +490,24 @@ def append(path: Path, entries: Callable[[Ledger], Sequence[Entry]]) -> Ledger:
 def list_release(ledger: str | Path, release: str | Path, X: Any = None, y: Any = None) -> Ledger:
     """List a model.json or report.json that was made in Python, and return the ledger.
 
-    ``ledger``   its file, or the folder that it lies in; started if it is not there.
-    ``X``, ``y`` the rows behind the release, so that releases of other rows are recognised.
+    Parameters
+    ----------
+    ledger : str or Path
+        The file of the ledger, or the folder that it lies in; created if it does not exist.
+    release : str or Path
+        The model.json or report.json.
+    X, y : arrays, default=None
+        The rows behind the release, so that releases of other rows are recognised.
+
+    Returns
+    -------
+    Ledger
+        The ledger with the release.
+
+    Raises
+    ------
+    InvalidInput
+        If a file cannot be read, or only one of X and y is given.
     """
     path = ledger_path(ledger)
     if not path.parent.is_dir():

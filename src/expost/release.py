@@ -36,16 +36,25 @@ __all__ = ["Release", "public_scalars"]
 class Release(Sealed, Displayed):
     """A released model.
 
-    ``theta``           (d,) in the coordinates of the unit ball, the intercept last; for K > 2
-                        classes (K·d,), class by class.
-    ``mechanism``       the mechanism, with n, Λ, the loss and the noise.
-    ``ball``            the map of rows to the unit ball.
-    ``classes``         the labels, of two the second one positive; None for regression.
-    ``label_scale``     the scale of the labels of a regression; None for a classifier.
-    ``encoding``        the table's encoding (JSON), where there was a table.
-    ``read_from_data``  the constants that were read from the data, those of the encoding among
-                        them: not private.
-    ``seeded``          whether the noise came from a seed instead of the operating system.
+    Attributes
+    ----------
+    theta : FloatArray
+        (d,) in the coordinates of the unit ball, the intercept last; for K > 2 classes (K·d,),
+        class by class.
+    mechanism : Mechanism
+        The mechanism, with n, Λ, the loss and the noise.
+    ball : UnitBall
+        The map of rows to the unit ball.
+    classes : NDArray[Any] | None
+        The labels, of two the second one positive; None for regression.
+    label_scale : LabelScale | None
+        The scale of the labels of a regression; None for a classifier.
+    encoding : dict[str, Any] | None
+        The table's encoding (JSON), where there was a table.
+    read_from_data : tuple[str, ...]
+        The constants that were read from the data, those of the encoding among them: not private.
+    seeded : bool
+        Whether the noise came from a seed instead of the operating system.
     """
 
     theta: FloatArray

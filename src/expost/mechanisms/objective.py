@@ -87,7 +87,7 @@ from expost.mechanisms.calibration import (
     softmax_spent,
 )
 from expost.mechanisms.grid import Grid
-from expost.mechanisms.output import OutputPerturbation
+from expost.mechanisms.output import GradientNoise, OutputPerturbation
 from expost.mechanisms.perturbation import Perturbation, share_of
 from expost.mechanisms.row_losses import RowLosses
 from expost.neighbouring.change import Change
@@ -251,8 +251,6 @@ class ObjectivePerturbation(Perturbation):
     @property
     def gradient_noise(self) -> ClosedForm:
         """The law of losses at fixed gradients (:mod:`expost.epsilon.gradients`)."""
-        from expost.mechanisms.gradient_noise import GradientNoise
-
         return GradientNoise.of(self)
 
     @property

@@ -40,7 +40,7 @@ from expost import _checks
 from expost._numerics import ROUNDOFF
 from expost.accounting import gaussian_epsilon, gaussian_epsilon_below, gaussian_scale
 from expost.errors import InvalidInput
-from expost.mechanisms.base import ClosedForm, register
+from expost.mechanisms.base import ClosedForm, Mechanism, register
 from expost.mechanisms.minimiser import MinimiserPerturbation
 from expost.mechanisms.perturbation import share_of
 from expost.mechanisms.row_losses import RowLosses
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from expost.mechanisms.bounds import ExposureBound
     from expost.mechanisms.publishing import NoisyTangent, TangentMechanism
 
-__all__ = ["OutputPerturbation"]
+__all__ = ["GradientNoise", "OutputPerturbation"]
 
 # Past this ε float64 does not resolve the δ of Gaussian noise.
 _LARGEST_GAUSSIAN = 1e12
@@ -244,3 +244,37 @@ class OutputPerturbation(MinimiserPerturbation):
         from expost.mechanisms.bounds import OutputBound
 
         return OutputBound(mechanism=self, theta=theta, failure=failure)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientNoise(OutputPerturbation):
+    """The noise that objective perturbation adds to the sum of gradients, at any ε.
+
+    ``slope``  L, a bound on the length of a row's gradient.
+
+    Its scale is that at Λ → ∞, where determinants cost nothing. That of a release is not smaller,
+    so that a row's separation is not underestimated.
+    """
+
+    slope: float
+
+    @classmethod
+    def of(cls, mechanism: Mechanism) -> "GradientNoise":
+        """Return the noise of an objective perturbation."""
+        rank, _ = mechanism.loss.determinant
+        return cls(
+            epsilon=mechanism.epsilon,
+            delta=None if mechanism.delta is None else mechanism.delta / rank,
+            noise=mechanism.noise,
+            loss=mechanism.loss,
+            regularization=mechanism.regularization,
+            rows=mechanism.rows,
+            dimension=mechanism.dimension,
+            rows_per_person=mechanism.rows_per_person,
+            slope=mechanism.loss.lipschitz(mechanism.total_regularization),
+        )
+
+    @property
+    def sensitivity(self) -> float:
+        """L under Gaussian noise; 2L under norm-Laplace noise, which also covers an exchange."""
+        return self.slope if self.noise == "gaussian" else 2 * self.slope

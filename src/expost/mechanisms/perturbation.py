@@ -36,8 +36,12 @@ _LARGEST_LOSS = 1e12
 class Perturbation(ABC):
     """The checked constants of one release by a perturbation.
 
-    ``regularization``   the requested Λ.
-    ``rows_per_person``  k: (ε, δ) holds for all rows of a person who has at most k.
+    Attributes
+    ----------
+    regularization : float
+        The requested Λ.
+    rows_per_person : int
+        k: (ε, δ) holds for all rows of a person who has at most k.
     """
 
     epsilon: float

@@ -77,9 +77,12 @@ _ROOM = 1 + 1e-6
 class PublishingBudget:
     """What a data-dependent report may spend beyond the model, and how often it may fail.
 
-    ``epsilon_gradient``, ``epsilon_hessian``  ε₂ and ε₃, each at ``delta``.
-    ``failure_probability``                    ρ: each of the report's three parts fails with at
-                                               most this probability, the whole with 3ρ.
+    Attributes
+    ----------
+    epsilon_gradient, epsilon_hessian : float
+        ε₂ and ε₃, each at ``delta``.
+    failure_probability : float
+        ρ: each of the report's three parts fails with at most this probability, the whole with 3ρ.
     """
 
     epsilon_gradient: float

@@ -53,17 +53,25 @@ _FARTHER = 1.5
 class Neighbours(Displayed):
     """The minimisers of neighbouring data sets, relative to the base A(D).
 
-    ``base``         (d,) A(D); its own error is at most ``base_error``.
-    ``distance``     (n,) ∥A(Dᵢ) − A(D)∥.
-    ``error_bound``  (n,) a proved bound on the error of each shift: floating point, the
-                     approximation of the method and the residual of the base are all in it.
-    ``shift``        (n, d) A(Dᵢ) − A(D), computed when it is read.
-    ``change``       which rows leave and enter. With ``persons`` a neighbour lacks all rows of a
-                     person, and there is one for each of them.
-    ``data``         J over D; None for a block of rows that were read, which has no sphere.
-
     The sphere (Okumura et al. 2015; LeBlond Eq. 4–7) and the smaller co-coercive ball both hold
     A(Dᵢ): ``sphere_centre``, ``sphere_radius``, ``ball_centre``, ``ball_radius``.
+
+    Attributes
+    ----------
+    base : FloatArray
+        (d,) A(D); its own error is at most ``base_error``.
+    distance : FloatArray
+        (n,) ∥A(Dᵢ) − A(D)∥.
+    error_bound : FloatArray
+        (n,) a proved bound on the error of each shift: floating point, the approximation of the
+        method and the residual of the base are all in it.
+    shift : FloatArray
+        (n, d) A(Dᵢ) − A(D), computed when it is read.
+    change : Change
+        Which rows leave and enter. With ``persons`` a neighbour lacks all rows of a person, and
+        there is one for each of them.
+    data : Objective | None
+        J over D; None for a block of rows that were read, which has no sphere.
     """
 
     base: FloatArray
@@ -169,14 +177,38 @@ def neighbours(
     J = (1/n) Σ ℓ + (Λ/2)∥θ∥² with Λ = ``regularization`` of the averaged form, which a neighbour
     keeps. Rows are taken as they are: no scaling, no intercept (``UnitBall`` adds both).
 
-    ``relation``    "remove" (each row of X), "add" (each of ``candidates`` = (rows, labels)), or
-                    "replace" (row i of X by candidate i; a single candidate replaces each).
-    ``persons``     whose row each row is, one label a row: all rows of a person are removed at
-                    once, and the result has one entry a person, in the order in which they first
-                    appear. "remove" only.
-    ``tolerance``   "exact" alone: the largest error_bound/distance to stop at, default 1e-9.
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        The rows.
+    y : array of shape (n,)
+        The labels. Those of classification losses are any two values, the larger one positive.
+    loss : str or Loss, default="logistic"
+        The loss of a row.
+    regularization : float, default=1.0
+        Λ.
+    method : {"worst-case", "newton", "exact", "retrain"}, default="newton"
+        How each minimiser is computed, from cheap to costly.
+    relation : {"remove", "add", "replace"}, default="remove"
+        "remove": each row of X. "add": each of ``candidates``. "replace": row i of X by candidate
+        i; a single candidate replaces each.
+    candidates : tuple of arrays (rows, labels), default=None
+        The rows that enter.
+    persons : sequence of n labels, default=None
+        Whose row each row is: all rows of a person are removed at once, and the result has one
+        entry a person, in the order in which they first appear. "remove" only.
+    tolerance : float, default=None
+        "exact" only: the largest error_bound/distance to stop at (1e-9 if None).
 
-    Labels of classification losses are any two values, the larger one positive.
+    Returns
+    -------
+    Neighbours
+        The shifts, their lengths and their certified error bounds.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of range, or does not fit the relation or the method.
     """
     X = _checks.matrix(X)
     regularization = _checks.regularization(regularization)

@@ -23,7 +23,7 @@ from expost._numerics import bracket_root, gauss_legendre
 from expost.noise._bessel import ratio_below
 from expost.types import FloatArray
 
-__all__ = ["DROP", "NODES", "FoldedAngle"]
+__all__ = ["DROP", "NODES", "FoldedAngle", "log_height"]
 
 # The rule covers the angles whose density is above e^−46 = 1e-20 of its mode, at most 25 standard
 # widths; with 48 nodes it is then right to rounding (tests/noise/test_law.py compares).
@@ -64,7 +64,7 @@ class FoldedAngle:
             separation=separation,
             dimension=dimension,
             inverse_kappa=inverse_kappa,
-            peak=_log_height(middle, separation, dimension, inverse_kappa),
+            peak=log_height(middle, separation, dimension, inverse_kappa),
             low=_lower_edge(separation, dimension - 2),
             high=_upper_edge(separation, dimension),
         )
@@ -81,7 +81,7 @@ class FoldedAngle:
         angle = (0.5 * (low + high))[:, None] + half[:, None] * points
         separation = self.separation[:, None]
         height = np.exp(
-            _log_height(angle, separation, self.dimension, self.inverse_kappa[:, None])
+            log_height(angle, separation, self.dimension, self.inverse_kappa[:, None])
             - self.peak[:, None]
         )
         exposure = separation * np.cos(angle)
@@ -150,9 +150,13 @@ class FoldedAngle:
         )
 
 
-def _log_height(
-    angle: FloatArray, separation: FloatArray, dimension: int, inverse_kappa: FloatArray
+def log_height(
+    angle: FloatArray,
+    separation: FloatArray | float,
+    dimension: int,
+    inverse_kappa: FloatArray | float,
 ) -> FloatArray:
+    """Return log p(ψ), not normalised."""
     sine = np.sin(angle)
     height: FloatArray = np.log1p(inverse_kappa * sine * sine)
     height = height - separation * np.sin(0.5 * angle) ** 2

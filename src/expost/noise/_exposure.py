@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import expit, logit
 
+from expost import _checks
 from expost._numerics import gauss_legendre, row_blocks
 from expost.noise._angle import DROP, NODES, FoldedAngle
 from expost.types import FloatArray
@@ -19,8 +20,8 @@ from expost.types import FloatArray
 __all__ = [
     "BLOCK_WIDTH",
     "by_blocks",
+    "expected_posterior",
     "gaussian_exposure",
-    "mean_posterior",
     "norm_laplace_exposure",
 ]
 
@@ -103,7 +104,23 @@ def _normalised(exposure: FloatArray, weight: FloatArray) -> tuple[FloatArray, F
     return exposure, weight / weight.sum(axis=1, keepdims=True)
 
 
-def mean_posterior(exposure: FloatArray, weight: FloatArray, prior: float) -> FloatArray:
+def expected_posterior(
+    separation: FloatArray,
+    exposure: Callable[[FloatArray, float], tuple[FloatArray, FloatArray]],
+    prior: float,
+) -> FloatArray:
+    """Return E[sigmoid(logit(prior) + ℓ)] at each separation, by the rule ``exposure``."""
+    prior = _checks.probability("prior", prior)
+    turn = abs(float(logit(prior)))
+
+    def posterior(some: FloatArray) -> FloatArray:
+        return _mean_posterior(*exposure(some, turn), prior)
+
+    flat = by_blocks(separation.ravel(), posterior, at_zero=prior, at_infinity=1.0)
+    return flat.reshape(separation.shape)
+
+
+def _mean_posterior(exposure: FloatArray, weight: FloatArray, prior: float) -> FloatArray:
     """Return E[sigmoid(logit(prior) + ℓ)]; for prior ½ it is ½(1 + E[tanh²(a/2)])."""
     if prior == 0.5:
         lean: FloatArray = (weight * np.tanh(0.5 * exposure) ** 2).sum(axis=1)

@@ -51,9 +51,6 @@ _C0 = 2 * math.sqrt(math.pi) * (2 * math.pi) ** -0.25
 def goe_largest_eigenvalue_quantile(p: float, d: int, *, upper: bool = False) -> float:
     """Return x with P(λ_max ≤ x) ≥ p for the largest eigenvalue of GOE(d), rounded up.
 
-    ``p`` is a probability strictly between 0 and 1; with ``upper=True`` it is the probability of
-    *exceeding* x instead, for tails that 1 − p would round (down to 1e-250).
-
     How far above the quantile x may lie:
 
     ==============  =============================================================================
@@ -68,6 +65,28 @@ def goe_largest_eigenvalue_quantile(p: float, d: int, *, upper: bool = False) ->
     At d = 1 it is √2 Φ⁻¹(p). F is exact up to rounding; the margin that is added for it is a
     hundred times what was measured against an independent computation in 300 and more digits
     (docs/evidence/goe.json), not the result of interval arithmetic.
+
+    Parameters
+    ----------
+    p : float
+        A probability strictly between 0 and 1.
+    d : int
+        The dimension.
+    upper : bool, default=False
+        Whether ``p`` is the probability of *exceeding* x instead, for tails that 1 − p would round
+        (down to 1e-250).
+
+    Returns
+    -------
+    float
+        x.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of range.
+    ConvergenceError
+        If the quantile is not bracketed.
     """
     level = _checks.probability("p", p)
     dimension = _checks.whole("d", d, least=1)

@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from scipy.special import erf, logit, ndtr, ndtri
+from scipy.special import erf, ndtr, ndtri
 
 from expost import _checks
 from expost._checks import levels, nonnegative, numbers
@@ -28,8 +28,8 @@ from expost.noise._angle import FoldedAngle
 from expost.noise._exposure import (
     BLOCK_WIDTH,
     by_blocks,
+    expected_posterior,
     gaussian_exposure,
-    mean_posterior,
     norm_laplace_exposure,
 )
 from expost.types import FloatArray
@@ -137,14 +137,11 @@ class NormLaplaceLaw:
 
     def expected_posterior(self, prior: float = 0.5) -> FloatArray:
         """Return E[sigmoid(logit(prior) + ℓ)]."""
-        prior = _checks.probability("prior", prior)
-        turn = abs(float(logit(prior)))
 
-        def posterior(separation: FloatArray) -> FloatArray:
-            return mean_posterior(*norm_laplace_exposure(separation, self.dimension, turn), prior)
+        def exposure(separation: FloatArray, turn: float) -> tuple[FloatArray, FloatArray]:
+            return norm_laplace_exposure(separation, self.dimension, turn)
 
-        flat = by_blocks(self.separation.ravel(), posterior, at_zero=prior, at_infinity=1.0)
-        return flat.reshape(self.separation.shape)
+        return expected_posterior(self.separation, exposure, prior)
 
     @cached_property
     def _moments(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -290,14 +287,7 @@ class GaussianLaw:
 
     def expected_posterior(self, prior: float = 0.5) -> FloatArray:
         """Return E[sigmoid(logit(prior) + ℓ)], by quadrature over a = ∣ℓ∣."""
-        prior = _checks.probability("prior", prior)
-        turn = abs(float(logit(prior)))
-
-        def posterior(mu: FloatArray) -> FloatArray:
-            return mean_posterior(*gaussian_exposure(mu, turn), prior)
-
-        flat = by_blocks(self.separation.ravel(), posterior, at_zero=prior, at_infinity=1.0)
-        return flat.reshape(self.separation.shape)
+        return expected_posterior(self.separation, gaussian_exposure, prior)
 
     def _score(self, loss: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return ((loss − μ²/2)/μ, μ); NaN exactly where μ = 0 and loss = 0."""

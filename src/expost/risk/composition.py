@@ -306,9 +306,28 @@ def compare_compositions(
 ) -> CompositionComparison:
     """Return ε at ``delta``, posterior and advantage of all parts, by each composition theorem.
 
-    Sequential (D5.3 3.2): Σε at Σδ, with what δ is left after the parts' own split equally.
-    Rényi divergences with Mironov's conversion (D5.3 4.3) and with dp_accounting's tighter one.
-    The privacy-loss distribution.
+    Sequential (D5.3 3.2): Σε at Σδ, with what δ is left after the parts' own split equally. Rényi
+    divergences with Mironov's conversion (D5.3 4.3) and with dp_accounting's tighter one. The
+    privacy-loss distribution.
+
+    Parameters
+    ----------
+    parts : sequence of Guarantee
+        The guarantees of the releases.
+    delta : float
+        The δ of all releases together.
+    prior : float, default=0.5
+        The probability of presence before the releases.
+
+    Returns
+    -------
+    CompositionComparison
+        A row for each theorem, from the loosest to the tightest.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no part, a part cannot be composed, or a probability is out of range.
     """
     whole = Composition(parts=tuple(parts))
     delta, prior = level("delta", delta), _checks.probability("prior", prior)

@@ -240,16 +240,6 @@ def rate(name: str, value: Any) -> float:
     return number
 
 
-def between(name: str, value: Any, low: float, high: float, why: str) -> float:
-    """Return ``value`` strictly between ``low`` and ``high``; ``why`` explains both ends."""
-    number = extended(name, value)
-    if not low < number < high:
-        raise InvalidInput(
-            f"{name}={value!r}: must lie strictly between {low!r} and {high!r}, {why}."
-        )
-    return number
-
-
 def up(value: float, *, most: float = math.inf, error: float = _FEW_ROUNDINGS) -> float:
     """Return ``value`` ≥ 0 raised by its relative ``error``, at most ``most``, a proved bound."""
     return min(value * (1 + error), most)

@@ -25,6 +25,7 @@ from functools import cached_property
 import numpy as np
 
 from expost._numerics import ROUNDOFF, bracket_root, gauss_legendre
+from expost.noise._angle import log_height
 from expost.noise._bessel import ratio_below
 from expost.types import FloatArray
 
@@ -120,13 +121,7 @@ class LossTail:
         return math.exp(_log_integral(height, angle) - self._log_total) if angle > 0 else 0.0
 
     def _log_height(self, angle: FloatArray) -> FloatArray:
-        sine = np.sin(angle)
-        bend: FloatArray = np.log1p(self._inverse_kappa * sine * sine)
-        height = bend - self.separation * np.sin(0.5 * angle) ** 2
-        if self.dimension > 2:
-            with np.errstate(divide="ignore"):
-                height = height + (self.dimension - 2) * np.log(sine)
-        return height
+        return log_height(angle, self.separation, self.dimension, self._inverse_kappa)
 
     def _log_height_absent(self, angle: FloatArray) -> FloatArray:
         return self._log_height(angle) - self.separation * np.cos(angle)
