@@ -1,4 +1,4 @@
-"""Several independent releases of one data set, seen together.
+"""Several independent releases of one data set, composed.
 
 Conventions
 -----------

@@ -2,7 +2,7 @@
 
 Given a, the loss is +a with probability sigmoid(a) and −a otherwise, under both noises; so every
 expectation over ℓ is one over a, of positive terms. ``turn`` is where the integrand bends,
-∣logit(prior)∣: a sigmoid that is centred inside the interval has poles beside it, which nodes at
+∣logit(prior)∣: a sigmoid that is centred inside the interval has poles next to it, which nodes at
 an interval's end resolve and those in its middle do not. Hence two panels, [low, turn] and
 [turn, high].
 """

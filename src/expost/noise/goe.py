@@ -118,7 +118,7 @@ def _exceeded_with(tail: float, d: int, low: float, high: float, *, exact: bool)
     enlarged = 1 + (_MARGIN_EXACT if exact else _MARGIN_COUNTED)
 
     def room(x: FloatArray) -> FloatArray:
-        # Products of two tails underflow harmlessly beside single ones.
+        # Products of two tails underflow harmlessly next to single ones.
         with np.errstate(under="ignore"):
             return np.asarray(tail - enlarged * above_x(float(x), d))
 

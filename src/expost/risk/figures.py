@@ -19,12 +19,10 @@ from expost.risk.sentences import (
     posterior_sentence,
     true_positive_sentence,
 )
-from expost.risk.statement import Figure, Identifiability, Parameters, Route, Setting
+from expost.risk.statement import DIGITS, Figure, Identifiability, Parameters, Route, Setting
 
-__all__ = ["DIGITS", "state"]
+__all__ = ["state"]
 
-# Digits of ε, μ, σ and noise multipliers, which are typed again.
-DIGITS = 4
 _TINY = 5e-324
 # A δ at which every guarantee has some ε.
 _NEARLY_ALL = 1 - 2.0**-50

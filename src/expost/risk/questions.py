@@ -20,10 +20,10 @@ from expost.risk.composition import CompositionComparison, compare_compositions,
 from expost.risk.curves import tenfold
 from expost.risk.dpsgd import DPSGD
 from expost.risk.epsilon_delta import EpsilonDelta
-from expost.risk.figures import DIGITS, state
+from expost.risk.figures import state
 from expost.risk.gaussian import GaussianNoise
 from expost.risk.guarantee import Guarantee, count, down, extended, level
-from expost.risk.statement import Identifiability, Parameters, Route, Setting
+from expost.risk.statement import DIGITS, Identifiability, Parameters, Route, Setting
 from expost.types import Neighbouring
 
 __all__ = ["Scenario", "Training", "of_dpsgd", "of_epsilon", "of_goal", "of_guarantee", "of_mu"]

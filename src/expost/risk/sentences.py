@@ -65,7 +65,7 @@ def posterior_sentence(
 
 
 def advantage_sentence(advantage: float, *, certain: bool | None = None) -> str:
-    """Return how often the Bayes adversary is right, beside random guessing (D5.3 Def. 5)."""
+    """Return how often the Bayes adversary is right, against random guessing (D5.3 Def. 5)."""
     often = right_guesses(advantage, certain=certain)
     return (
         f"An attacker who guesses whether a person is in the data is right {often}; random guessing"

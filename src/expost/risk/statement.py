@@ -31,6 +31,7 @@ from expost.risk.guarantee import Guarantee
 from expost.types import Audience, FloatArray
 
 __all__ = [
+    "DIGITS",
     "REVIEWED",
     "Figure",
     "Identifiability",
@@ -45,9 +46,11 @@ _DELTAS = (1e-6, 1e-4, 1e-2)
 # An edited summary is recognised by this notice: a public guarantee never has it.
 REVIEWED = (
     "The model behind these figures needs review: something was read from its rows that its"
-    " guarantee does not cover, or its noise was seeded, or it has no guarantee. Have"
-    " it reviewed before you share this."
+    " guarantee does not cover, or its noise was seeded, or it has no guarantee. Have it"
+    " reviewed before you share this."
 )
+# Digits of ε, μ, σ and noise multipliers, which are typed again.
+DIGITS = 4
 # False-positive rates of a curve: at each, a privacy-loss distribution takes a tenth of a second.
 _RATES = np.geomspace(1e-4, 1.0, 17)
 
