@@ -198,7 +198,7 @@ class TestAdult:
         assert beta * farthest == pytest.approx(3.87354, abs=2e-5)
         # The mean posterior there, DESIGN.md.
         law = law_at(choice, separation(choice, choice.low))
-        assert law.expected_belief(0.5)[0] == pytest.approx(0.835, abs=5e-4)
+        assert law.expected_posterior(0.5)[0] == pytest.approx(0.835, abs=5e-4)
         assert choice.recommended == choice.ceiling < choice.low
 
     def test_half_of_the_rows_have_arrived_at_high(self):

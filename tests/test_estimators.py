@@ -376,7 +376,7 @@ def test_the_second_copy_warns_once():
     assert caught(lambda: clone(model)) == []
     [(category, text)] = caught(lambda: clone(model))
     assert category is BudgetWarning
-    assert "epsilon anew" in text
+    assert "epsilon again" in text
     assert caught(lambda: [clone(model) for _ in range(5)]) == []
     # Each estimator has its own count, and a copy starts at none.
     assert caught(lambda: clone(make(PrivateRidge))) == []
@@ -554,7 +554,7 @@ def test_prediction_clips_rows_as_fitting_does(kind):
 # What is kept.
 
 
-@pytest.mark.filterwarnings("ignore::expost.errors.NoPromiseWarning")
+@pytest.mark.filterwarnings("ignore::expost.errors.NoGuaranteeWarning")
 @pytest.mark.filterwarnings("ignore::expost.errors.RaisedRegularizationWarning")
 @pytest.mark.parametrize(
     "parameters",
@@ -708,7 +708,7 @@ BAD_LABELS = {
     "one class": (np.full(60, "a"), "one class only"),
     "continuous": (X_GOOD[:, 0], "Unknown label type"),
     "NaN": (np.where(HALF, np.nan, 1.0), "NaN"),
-    "a missing label": (np.array(["a", None] * 30, dtype=object), "several types, or none"),
+    "a missing label": (np.array(["a", None] * 30, dtype=object), "several types, or missing"),
     "bytes": (np.array([b"a", b"b"] * 30), "bytes"),
     "complex": (HALF + 1j, "Complex data not supported"),
     "masked": (np.ma.masked_array(HALF), "y is a masked array"),
@@ -822,7 +822,7 @@ def test_every_class_documents_its_parameters():
     for kind in KINDS:
         documented = set(re.findall(r"^    (\w+) :", kind.__doc__, flags=re.MULTILINE))
         assert documented == set(kind().get_params())
-        assert "spends ``epsilon`` anew" in kind.__doc__
+        assert "spends ``epsilon`` again" in kind.__doc__
 
 
 # Objective perturbation.

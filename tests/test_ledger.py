@@ -91,7 +91,7 @@ def test_a_model_is_listed_with_its_guarantee(tmp_path, name, guarantee, epsilon
     assert entry.guarantee == (how.guarantee() if guarantee is None else guarantee)
     assert not entry.seeded
     assert entry.read_from_data == 0
-    assert entry.is_promised is (epsilon < math.inf)
+    assert entry.has_guarantee is (epsilon < math.inf)
     assert Entry.from_json(json.loads(json.dumps(entry.to_json()))) == entry
     if name == "gaussian":
         assert isinstance(entry.guarantee, GaussianNoise)
@@ -114,7 +114,7 @@ def test_what_a_model_does_not_guarantee_is_said(tmp_path):
         )
     (entry,) = entries_of(release.save(tmp_path / "ridge.json"))
     assert entry.epsilon == 1.0
-    assert not entry.is_promised
+    assert not entry.has_guarantee
     ledger = Ledger.new().with_entries([entry, *entries_of(saved(tmp_path))])
     assert ledger.epsilon_by_addition == math.inf
 
@@ -125,7 +125,7 @@ def test_a_large_epsilon_is_still_a_guarantee(tmp_path, options):
     model = PrivateLogisticRegression(1e4, **{**OUTPUT, **options}, **BOUNDS).fit(X, Y).release_
     (entry,) = entries_of(model.save(tmp_path / "model.json"))
     assert entry.guarantee.advantage == 1.0
-    assert entry.is_promised
+    assert entry.has_guarantee
     ledger = Ledger.new().with_entries([entry])
     assert ledger.epsilon_by_addition == 1e4
     assert ledger.guarantee.epsilon(1e-5) <= 1e4 * (1 + 1e-9)
@@ -214,7 +214,7 @@ def test_a_release_made_in_python_is_listed_with_its_rows(tmp_path):
     assert (tmp_path / "other.CURATOR-ONLY.json").exists()
     with pytest.raises(InvalidInput, match="pass both"):
         list_release(tmp_path, model, X)
-    with pytest.raises(InvalidInput, match="folder is not there"):
+    with pytest.raises(InvalidInput, match="folder does not exist"):
         list_release(tmp_path / "none" / "x.json", model)
     with pytest.raises(InvalidInput, match="cannot be read"):
         list_release(tmp_path / "third.json", tmp_path / "no.json")
@@ -415,7 +415,7 @@ def test_a_model_beside_a_ledger_that_does_not_list_it(tmp_path):
     assert ledger_notice(str(model)) is None
     other = saved(tmp_path, file="other.json")
     said = ledger_notice(other)
-    assert "is not in the ledger beside it" in said
+    assert "is not in the ledger next to it" in said
     assert "--add" in said
     (tmp_path / NAME).write_text("{}")
-    assert "cannot be relied on" in ledger_notice(model)
+    assert "cannot be used" in ledger_notice(model)

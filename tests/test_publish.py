@@ -405,7 +405,7 @@ def worst(failures, count, allowed):
 def pair_losses(second, released, tangent, everyone):
     """The loss of (ĝ, Ĥ) given θ, from the two normal densities: the definition."""
     rows, y = everyone
-    slope, curvature = second.how.loss.derivatives(rows @ second.theta, y)
+    slope, curvature = second.mechanism.loss.derivatives(rows @ second.theta, y)
     inside = np.where(np.arange(len(rows)) < ROWS, 1.0, -1.0)
     noise = released.gradient - tangent.gradient
     shift = slope[:, None] * rows
@@ -453,8 +453,8 @@ def objective_failures(noise, rho, count, seed):
             tangent.row_losses(changed(problem, Neighbouring.ADD, entering)).loss,
         )
         exposure = np.abs(loss)
-        plain = ObjectiveBound(how=how, theta=theta, failure=rho)
-        second = TangentMechanism(budget=budget, how=how, theta=theta)
+        plain = ObjectiveBound(mechanism=how, theta=theta, failure=rho)
+        second = TangentMechanism(budget=budget, mechanism=how, theta=theta)
         released = second.release(tangent, rng)
         bound = replace(plain, tangent=second, released=released)
         for name, one in (("independent", plain), ("dependent", bound)):
@@ -563,7 +563,7 @@ def output_failures(noise, rho, count, seed):
         exposure = np.abs(
             np.append(how.row_losses(theta, gone).loss, how.row_losses(theta, more).loss)
         )
-        bound = OutputBound(how=how, theta=theta, failure=rho)
+        bound = OutputBound(mechanism=how, theta=theta, failure=rho)
         found = bound.exposure(*everyone)
         failed += exposure > found
         ratios.append(np.median(found / exposure))

@@ -404,8 +404,8 @@ class TestMonotone:
     def test_mean_posteriors_never_fall(self, d, prior):
         """An f-divergence, and a larger norm-Laplace noise is a smaller one plus independent noise."""
         law = NormLaplaceLaw(separation=self.SEPARATIONS, dimension=d)
-        assert np.all(np.diff(law.expected_belief(prior)) >= -1e-15)
-        gaussian = GaussianLaw(separation=self.SEPARATIONS).expected_belief(prior)
+        assert np.all(np.diff(law.expected_posterior(prior)) >= -1e-15)
+        gaussian = GaussianLaw(separation=self.SEPARATIONS).expected_posterior(prior)
         assert np.all(np.diff(gaussian) >= -1e-15)
 
 

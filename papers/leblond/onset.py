@@ -98,7 +98,7 @@ def measure_onset(setting: Setting, effort: Effort, seed: np.random.SeedSequence
         constant=sweep.transition.leaves,
         smallest=setting.rate * float(sweep.critical.min()),
         low=sweep.low,
-        belief=_two(at.expected_belief()),
+        belief=_two(at.expected_posterior()),
         exposure=_two(at.expected_exposure),
         dimension=setting.dimension,
         rate=setting.rate,

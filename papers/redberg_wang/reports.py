@@ -255,14 +255,16 @@ def measure_release(
     published, allowed = plain, np.full(len(X), np.inf)
     first = second = np.zeros(len(X))
     if budget is not None:
-        mechanism = TangentMechanism(budget=budget, how=how, theta=theta)
+        mechanism = TangentMechanism(budget=budget, mechanism=how, theta=theta)
         released = mechanism.release(tangent, rng)
         published = printed_bound(how, theta, X, y, mechanism, released)
         scale = mechanism.gradient_scale
         first = _cost(slope / scale)
         second = _cost(curvature / (math.sqrt(2) * mechanism.hessian_scale))
         allowed = 12 * true + slope / scale * math.sqrt(2 * math.log(2 / RHO))
-    bound = ObjectiveBound(how=how, theta=theta, failure=RHO, tangent=mechanism, released=released)
+    bound = ObjectiveBound(
+        mechanism=how, theta=theta, failure=RHO, tangent=mechanism, released=released
+    )
     predictor = X @ theta
     return Release(
         how=how,

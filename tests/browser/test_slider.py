@@ -80,7 +80,7 @@ def expected(case, epsilon):
     return {
         **{f"exposure-{index}": float(value) for index, value in enumerate(exposures)},
         **{f"certainty-{index}": expit(value) for index, value in enumerate(exposures)},
-        "posterior": float(most.expected_belief()[0]),
+        "posterior": float(most.expected_posterior()[0]),
         "advantage": float(most.advantage[0]),
     }
 
@@ -292,7 +292,7 @@ def test_a_choice_of_epsilon_moves_a_line_in_its_charts(open_page, made):
         assert values["exposure-3"] == pytest.approx(np.max(sweep.typical), rel=1e-6)
         mechanism = sweep.mechanism.with_constants(epsilon=epsilon)
         law = mechanism.loss_law(np.array([sweep.farthest / mechanism.resolution]))
-        posterior = law.expected_belief(choice.limit.prior)[0]
+        posterior = law.expected_posterior(choice.limit.prior)[0]
         assert values["posterior"] == pytest.approx(posterior, rel=1e-6)
         for chart in charts.all():
             first, last, scale = chart.get_attribute("data-x").split()

@@ -389,7 +389,7 @@ def more_noise_less_belief(
         law = trial.row_losses(trial.centre).law
         if law is None:
             return
-        belief = law.expected_belief()
+        belief = law.expected_posterior()
         check(np.all((belief >= 0.5) & (belief <= 1)), "a typical belief is below a coin's")
         if before is not None:
             check(np.all(belief >= before - 1e-12), "more noise raises a typical belief")
@@ -398,7 +398,7 @@ def more_noise_less_belief(
     law = simulation.trial.row_losses(simulation.trial.centre).law
     sign = -1.0 if relation is ADD else 1.0
     simulated = expit(sign * simulation.losses).mean(axis=1)
-    target = float(np.mean(law.expected_belief()))
+    target = float(np.mean(law.expected_posterior()))
     check(agrees(simulated, target), "the typical belief is not what simulation finds")
     check(not agrees(expit(1.2 * sign * simulation.losses).mean(axis=1), target), "no power")
 

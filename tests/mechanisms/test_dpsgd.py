@@ -9,7 +9,7 @@ from scipy.stats import kstest, multivariate_normal, norm
 
 from expost.errors import ConvergenceError, InvalidInput
 from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript, step_rounding
-from expost.mechanisms.hidden_coin import drawn_losses, hidden_term, unseen_interval, unseen_mean
+from expost.mechanisms.hidden_batches import drawn_losses, hidden_term, unseen_interval, unseen_mean
 from expost.profiles.transcript import individual_epsilon, transcript_profile
 from expost.report.registry import document_of
 from expost.risk import GaussianNoise

@@ -420,7 +420,7 @@ def test_a_raised_regularization_is_kept_with_what_was_asked_for(tmp_path):
 
 def test_a_release_that_guarantees_nothing_is_not_public(tmp_path):
     model = PrivateRidge(mechanism="objective", data_norm=1.0, **RANGE)
-    with pytest.warns(NoGuaranteeWarning, match="promises no epsilon"):
+    with pytest.warns(NoGuaranteeWarning, match="has no epsilon guarantee"):
         model.fit(X, TARGET)
     assert model.release_.audience is Audience.NEEDS_REVIEW
     assert json.loads(model.save(tmp_path / "model.json").read_text())["audience"] == "needs-review"

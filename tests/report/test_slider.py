@@ -59,7 +59,7 @@ def test_the_table_is_the_law(noise, dimension, prior):
     exposure, advantage, belief = np.array(found).T
     np.testing.assert_allclose(exposure, exact.expected_exposure, rtol=table.error)
     np.testing.assert_allclose(advantage, exact.advantage, rtol=1e-9, atol=table.error)
-    np.testing.assert_allclose(belief, exact.expected_belief(prior), rtol=0, atol=table.error)
+    np.testing.assert_allclose(belief, exact.expected_posterior(prior), rtol=0, atol=table.error)
     assert 0 < table.error < 2e-11
 
 
@@ -87,7 +87,7 @@ def test_below_the_table_the_limits_hold(noise, dimension):
         exact = law(noise, dimension, t)
         assert table.exposure_at(t) == pytest.approx(float(exact.expected_exposure), rel=1e-11)
         assert table.advantage_at(t) == pytest.approx(float(exact.advantage), rel=1e-9)
-        assert table.belief_at(t) == pytest.approx(float(exact.expected_belief()), abs=1e-12)
+        assert table.belief_at(t) == pytest.approx(float(exact.expected_posterior()), abs=1e-12)
     assert (table.exposure_at(0.0), table.advantage_at(0.0), table.belief_at(0.0)) == (0, 0, 0.5)
 
 
@@ -127,7 +127,7 @@ def test_a_profile_at_another_epsilon_is_that_of_another_mechanism(options):
         figures = slider.figures(epsilon)
         typical = np.quantile(rows.expected_exposure, SHARES, method="inverted_cdf")
         np.testing.assert_allclose(figures.typical, typical, rtol=1e-9)
-        assert figures.belief == pytest.approx(far.expected_belief()[0], abs=1e-9)
+        assert figures.belief == pytest.approx(far.expected_posterior()[0], abs=1e-9)
         assert figures.advantage == pytest.approx(far.advantage[0], abs=1e-9)
         assert figures.wrong == pytest.approx(2 / (1 - far.advantage[0]), rel=1e-6)
     # At the model's own ε it says what the profile says.
@@ -167,7 +167,7 @@ def test_a_choice_of_epsilon_slides_over_its_own_axis(kind):
         np.testing.assert_allclose(figures.typical, typical, rtol=1e-8)
         how = sweep.mechanism.with_constants(epsilon=epsilon)
         law = how.loss_law(np.array([sweep.farthest / how.resolution]))
-        belief = law.expected_belief(choice.limit.prior)[0]
+        belief = law.expected_posterior(choice.limit.prior)[0]
         assert figures.belief == pytest.approx(belief, abs=1e-8)
 
 

@@ -20,7 +20,7 @@ from expost import _checks
 from expost.accounting import gaussian_epsilon_below
 from expost.errors import InvalidInput
 from expost.mechanisms.dpsgd import Adversary, Transcript
-from expost.mechanisms.hidden_coin import UNSEEN_FAILS
+from expost.mechanisms.hidden_batches import UNSEEN_FAILS
 from expost.numbers import upper_text
 from expost.profiles.profile import Profile
 from expost.results import RowTable, row_keys
@@ -69,7 +69,7 @@ def transcript_profile(
     if not promised:
         said.append(NO_PROMISE)
     return Profile(
-        losses=transcript.row_losses(delta=delta, promised=promised),
+        losses=transcript.row_losses(delta=delta, guaranteed=promised),
         description=description or f"{how.describe()}, {transcript.steps} steps, n={n}",
         rows=n,
         ids=row_keys(ids, n),

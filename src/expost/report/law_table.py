@@ -132,7 +132,7 @@ def _law_table(mechanism: ClosedForm, prior: float, start: int, end: int) -> Law
         lambda x: law(x).expected_exposure / np.exp(x), start, end, relative=True
     )
     advantage, second = _resolved(lambda x: law(x).advantage, start, end)
-    belief, third = _resolved(lambda x: law(x).expected_belief(prior), start, end)
+    belief, third = _resolved(lambda x: law(x).expected_posterior(prior), start, end)
     return LawTable(
         prior=prior,
         exposure=exposure,

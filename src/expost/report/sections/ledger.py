@@ -204,7 +204,7 @@ def _listed(release: ListedRelease) -> str:
 
 
 def _epsilon(entry: Entry) -> float | None:
-    return entry.epsilon if entry.is_promised else None
+    return entry.epsilon if entry.has_guarantee else None
 
 
 def _epsilon_text(epsilon: float) -> str:
