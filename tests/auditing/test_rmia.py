@@ -160,7 +160,7 @@ def test_rows_without_models_are_refused():
 
 @pytest.mark.parametrize("a", [-0.1, 1.1, math.nan])
 def test_a_must_lie_within_0_and_1(a):
-    with pytest.raises(InvalidInput, match="must lie within 0 and 1"):
+    with pytest.raises(InvalidInput, match="must be from 0 to 1"):
         RmiaOffline(a=a)
 
 
