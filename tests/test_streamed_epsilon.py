@@ -226,7 +226,7 @@ def table_of(document, name):
 
 def test_no_row_has_a_figure_in_memory_or_in_the_json(parquet, engine, tmp_path):
     choice, _ = streamed(parquet, engine, tmp_path, folds=0)
-    for name in ("critical_epsilon", "typical"):
+    for name in ("critical_epsilon", "expected"):
         with pytest.raises(InvalidInput, match="read the folder epsilon"):
             getattr(choice, name)
     with pytest.raises(InvalidInput, match="holds no figure of each row"):

@@ -259,7 +259,7 @@ def _means(signals: Confidences, inside: Flags) -> _Means:
 def _finite(signals: Any) -> FloatArray:
     values = np.asarray(signals, dtype=np.float64)
     if not np.all(np.isfinite(values)):
-        raise InvalidInput("signals: hold NaN or infinite values; must be finite.")
+        raise InvalidInput("signals: hold values that are not finite (NaN or infinite).")
     return values
 
 

@@ -83,18 +83,18 @@ class Comparison(RowTable):
 
     def summary(self) -> dict[str, Any]:
         """Return the figures by name, as JSON holds them."""
-        found = self.figures
+        aggregates = self.figures
         figures = {
-            "rows": found.rows,
-            "failures": found.failures,
-            "fails_with": found.fails_with,
-            "median exposure": found.median_exposure,
-            "largest exposure": found.largest_exposure,
-            "median bound": plain(found.median_bound),
-            "largest bound": plain(found.largest_bound),
-            "median ratio": plain(found.median_ratio),
+            "rows": aggregates.rows,
+            "failures": aggregates.failures,
+            "fails_with": aggregates.fails_with,
+            "median exposure": aggregates.median_exposure,
+            "largest exposure": aggregates.largest_exposure,
+            "median bound": plain(aggregates.median_bound),
+            "largest bound": plain(aggregates.largest_bound),
+            "median ratio": plain(aggregates.median_ratio),
         }
-        return figures | ({"median error": found.median_error} if found.median_error else {})
+        return figures | ({"median error": aggregates.median_error} if aggregates.median_error else {})
 
     def to_json(self, path: str | Path) -> Path:
         """Write the comparison to a CURATOR-ONLY file.
@@ -189,8 +189,8 @@ def _largest_finite(values: FloatArray) -> float:
     return float(np.max(values[np.isfinite(values)], initial=0.0))
 
 
-def _larger(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
-    return {name: max(value, other[name]) for name, value in one.items()}
+def _larger(first: dict[str, float], second: dict[str, float]) -> dict[str, float]:
+    return {name: max(value, second[name]) for name, value in first.items()}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -85,7 +85,7 @@ class Form:
                 unused=tuple(name for name, _ in encoding.dropped),
             )
         width = np.shape(release.coefficients[0])[-1]
-        names = release.feature_names or tuple(f"column {place}" for place in range(width))
+        names = release.feature_names or tuple(f"column {index}" for index in range(width))
         return cls(encoding=None, names=names)
 
     def features(self, values: Mapping[str, Any]) -> tuple[FloatArray, tuple[str, ...]]:
@@ -143,11 +143,11 @@ def form_number(name: str, value: Any) -> float:
     is_number = isinstance(value, int | float | np.integer | np.floating)
     if isinstance(value, str) or (is_number and not isinstance(value, bool)):
         try:
-            found = float(value)
+            number = float(value)
         except (ValueError, OverflowError):
-            found = math.nan
-        if abs(found) <= 1e150:
-            return found
+            number = math.nan
+        if abs(number) <= 1e150:
+            return number
     # The value is a person's own, and is not shown.
     raise InvalidInput(f"{name}: must be a number of at most 1e150 in magnitude.")
 
@@ -180,8 +180,8 @@ def _level_cell(
 ) -> tuple[str | None, str | None]:
     """The cell, None for a missing one, and a note."""
     if _is_missing(value, tokens):
-        how = "counts as missing" if entry.missing_level else "counts as none of its levels"
-        return None, f"{entry.name!r} has no value: it {how}, as it would have in training."
+        note = "counts as missing" if entry.missing_level else "counts as none of its levels"
+        return None, f"{entry.name!r} has no value: it {note}, as it would have in training."
     text = _text(value)
     if text in entry.levels:
         return text, None

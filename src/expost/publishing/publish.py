@@ -138,21 +138,21 @@ class ReleasedRows:
     @classmethod
     def of(cls, release: Release, objective: Objective) -> "ReleasedRows":
         """Check that ``objective`` has the training rows; refuse rows that cannot be."""
-        how, theta = release.mechanism, release.theta
+        mechanism, theta = release.mechanism, release.theta
         losses: Callable[[RowBlock], FloatArray]
         if not objective.rows.is_held:
-            prepared = how.prepare(objective, theta)
+            prepared = mechanism.prepare(objective, theta)
             tangent, losses = prepared.tangent, partial(_row_losses, prepared)
             tangent = None if tangent is None else replace(tangent, objective=objective)
             return cls(release=release, objective=objective, tangent=tangent, losses=losses)
-        tangent = how.check(objective, theta)
+        tangent = mechanism.check(objective, theta)
         if tangent is not None:
             losses = partial(_row_losses, tangent.detached().block_losses)
             return cls(release=release, objective=objective, tangent=tangent, losses=losses)
 
         @cache
         def all_losses() -> FloatArray:
-            return how.losses(objective, theta, Change.of(objective.held)).loss
+            return mechanism.losses(objective, theta, Change.of(objective.held)).loss
 
         return cls(
             release=release,
@@ -165,12 +165,12 @@ class ReleasedRows:
     def of_arrays(cls, model: Release | Target, X: Any, y: Any) -> "ReleasedRows":
         """Check rows as :func:`expost.profile` takes them, with their labels."""
         target = Target.of(model) if isinstance(model, Release) else model
-        release, how = target.release, target.mechanism
+        release, mechanism = target.release, target.mechanism
         assert release is not None
         objective = target.objective(X, y)
-        if objective.count != how.rows:
+        if objective.count != mechanism.rows:
             raise WrongRows(
-                f"X has {objective.count} rows: the model was made from {how.rows}; pass its"
+                f"X has {objective.count} rows: the model was made from {mechanism.rows}; pass its"
                 " training rows."
             )
         return cls.of(release, objective)
@@ -192,7 +192,7 @@ def _target(model: Any) -> Target:
 
 
 def _budget(
-    how: Mechanism,
+    mechanism: Mechanism,
     rho: float,
     epsilon_gradient: float | None,
     epsilon_hessian: float | None,
@@ -203,7 +203,7 @@ def _budget(
             "epsilon_gradient, epsilon_hessian: a data-dependent report spends both; give each a"
             " number > 0."
         )
-    delta = how.delta if delta is None else delta
+    delta = mechanism.delta if delta is None else delta
     if delta is None:
         raise InvalidInput(
             "delta=None: a data-dependent report adds Gaussian noise, and this model has no delta"

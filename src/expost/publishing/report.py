@@ -160,16 +160,16 @@ class PublishedReport(Sealed, Displayed):
     @cached_property
     def tangent(self) -> TangentMechanism | None:
         """How ĝ and Ĥ were released, in a data-dependent report."""
-        how = self.release.mechanism
+        mechanism = self.release.mechanism
         if self.budget is None:
             return None
-        return how.tangent_mechanism(self.budget, self.release.theta)
+        return mechanism.tangent_mechanism(self.budget, self.release.theta)
 
     @cached_property
     def exposure_bound(self) -> ExposureBound:
         """The bound, for rows of the unit ball."""
-        how, theta = self.release.mechanism, self.release.theta
-        return how.bound(theta, self.failure_probability, self.tangent, self.released)
+        mechanism, theta = self.release.mechanism, self.release.theta
+        return mechanism.bound(theta, self.failure_probability, self.tangent, self.released)
 
     @property
     def fails_with(self) -> float:
@@ -197,8 +197,8 @@ class PublishedReport(Sealed, Displayed):
                           was released.
         """
         rows, labels, single = self._rows(x, y)
-        found = self.bounds(rows, labels)
-        figures = found.exposure, found.epsilon_gradient, found.epsilon_hessian
+        bounds = self.bounds(rows, labels)
+        figures = bounds.exposure, bounds.epsilon_gradient, bounds.epsilon_hessian
         return tuple(float(each[0]) for each in figures) if single else figures
 
     def bounds(self, rows: FloatArray, y: FloatArray) -> RowBounds:
@@ -234,10 +234,10 @@ class PublishedReport(Sealed, Displayed):
     @cached_property
     def _most_noise(self) -> float:
         """Φ⁻¹(1−ρ/2), and how far both noises may move within the cells of their grids."""
-        how, d = self.tangent, self.release.mechanism.dimension
-        assert how is not None
-        room = how.gradient_grid.diagonal(d) / how.gradient_scale
-        room += how.hessian_grid.diagonal(d * d) / how.hessian_scale
+        mechanism, d = self.tangent, self.release.mechanism.dimension
+        assert mechanism is not None
+        room = mechanism.gradient_grid.diagonal(d) / mechanism.gradient_scale
+        room += mechanism.hessian_grid.diagonal(d * d) / mechanism.hessian_scale
         return normal_quantile(self.failure_probability / 2) + room
 
     @property
@@ -308,11 +308,11 @@ class PublishedReport(Sealed, Displayed):
                 " was clipped to it, as it would have been in training.",
             )
         rows, labels, _ = self._rows(x, label)
-        found = self.bounds(rows, labels)
+        bounds = self.bounds(rows, labels)
         return Answer(
             label=label,
             audience=self.audience,
-            **{name: float(value[0]) for name, value in vars(found).items()},
+            **{name: float(value[0]) for name, value in vars(bounds).items()},
             delta=0.0 if self.budget is None else self.budget.delta,
             fails_with=self.fails_with,
             everything_fails_with=self.everything_fails_with,
@@ -347,9 +347,9 @@ class PublishedReport(Sealed, Displayed):
     @property
     def spending(self) -> Spending:
         """What the model and the report spend together."""
-        how = self.release.mechanism
-        epsilon = how.epsilon if how.worst_case < np.inf else np.inf
-        model = (epsilon, how.delta or 0.0)
+        mechanism = self.release.mechanism
+        epsilon = mechanism.epsilon if mechanism.worst_case < np.inf else np.inf
+        model = (epsilon, mechanism.delta or 0.0)
         if self.tangent is None or self.budget is None:
             return Spending(model=model, sequential=model, together=model)
         extra = self.budget
@@ -366,40 +366,42 @@ class PublishedReport(Sealed, Displayed):
     @property
     def statements(self) -> tuple[str, ...]:
         """What the report says and does not say, a sentence each."""
-        how, spent = self.release.mechanism, self.spending
-        said = [
+        mechanism, spent = self.release.mechanism, self.spending
+        sentences = [
             "For a row of anybody, in the data or not, the report gives an upper bound of its"
             " exposure, the absolute log ratio of the densities of the released theta with and"
             " without that row, in nats.",
         ]
         fails = f"The bound fails with probability at most {upper_text(self.fails_with, 3)}"
         if self.exposure_bound.is_uniform:
-            said.append(f"{fails}, for all rows at once.")
+            sentences.append(f"{fails}, for all rows at once.")
         else:
-            said.append(
+            sentences.append(
                 f"{fails} for a row that was fixed before the noise was drawn; it says nothing of a"
                 " row that was picked after looking at theta or at this report."
             )
-        if how.delta is None and spent.model[0] < np.inf:
-            said.append(
+        if mechanism.delta is None and spent.model[0] < np.inf:
+            sentences.append(
                 f"No bound is above epsilon = {upper_text(spent.model[0])}, which the model"
                 " promises."
             )
         if not spent.model[0] < np.inf:
-            said.append("The model itself promises no epsilon: its loss has no bounded gradient.")
+            sentences.append(
+                "The model itself promises no epsilon: its loss has no bounded gradient."
+            )
         if spent.gradient is None or spent.hessian is None:
             constants = "the constants of the model" if self.read_from_data else "public constants"
-            said.append(f"It is computed from theta and {constants}: it spent nothing more.")
+            sentences.append(f"It is computed from theta and {constants}: it spent nothing more.")
         else:
-            said.append(
+            sentences.append(
                 f"It released a gradient at epsilon = {upper_text(spent.gradient[0])} and a Hessian"
                 f" at epsilon = {upper_text(spent.hessian[0])}, delta ="
                 f" {upper_text(spent.gradient[1])} each, beyond the model; another report of the"
                 " same model would spend that again."
             )
-        said += self.conditions
-        said += [] if self.input_condition is None else [self.input_condition]
-        return tuple(said)
+        sentences += self.conditions
+        sentences += [] if self.input_condition is None else [self.input_condition]
+        return tuple(sentences)
 
     def __repr__(self) -> str:
         return f"PublishedReport({self.kind}, {self.release!r})"
@@ -524,7 +526,7 @@ def _symmetric(lower: Any, dimension: int) -> FloatArray:
             f"hessian_lower_triangle: must have {dimension} rows of 1, 2, … numbers."
         )
     matrix = np.zeros((dimension, dimension))
-    for place, row in enumerate(lower):
-        matrix[place, : place + 1] = [number(entry) for entry in row]
-        matrix[: place + 1, place] = matrix[place, : place + 1]
+    for index, row in enumerate(lower):
+        matrix[index, : index + 1] = [number(entry) for entry in row]
+        matrix[: index + 1, index] = matrix[index, : index + 1]
     return matrix

@@ -143,8 +143,8 @@ def select_regularization(
     members = _split(prepared.problem.count, len(values) + 1, byte_source(rng))
     *training, judging = members
     releases = [
-        _release(prepared, how, part, rng)
-        for how, part in zip(_mechanisms(prepared, values, training), training, strict=True)
+        _release(prepared, mechanism, part, rng)
+        for mechanism, part in zip(_mechanisms(prepared, values, training), training, strict=True)
     ]
     scores = [-_errors(prepared.problem, release.theta, judging) for release in releases]
     unit = _UNITS if not prepared.problem.loss.is_classification else 1
@@ -237,14 +237,14 @@ def _mechanisms(
         prepared.mechanism.with_constants(regularization=value, rows=len(part))
         for value, part in zip(values, training, strict=True)
     ]
-    for how in mechanisms:
-        if how.is_private:
-            _ = how.grid
+    for mechanism in mechanisms:
+        if mechanism.is_private:
+            _ = mechanism.grid
     return mechanisms
 
 
 def _release(
-    prepared: Prepared, how: Mechanism, part: IntArray, rng: np.random.Generator | None
+    prepared: Prepared, mechanism: Mechanism, part: IntArray, rng: np.random.Generator | None
 ) -> Release:
     """The private model of one part, within bounds that no part has set.
 
@@ -254,12 +254,12 @@ def _release(
     problem = Objective.of(
         X=prepared.problem.held.X[part],
         y=prepared.problem.held.y[part],
-        loss=how.loss,
-        penalty=how.total_regularization,
+        loss=mechanism.loss,
+        penalty=mechanism.total_regularization,
     )
     return Release(
-        theta=how.release(problem, rng),
-        mechanism=how,
+        theta=mechanism.release(problem, rng),
+        mechanism=mechanism,
         ball=prepared.ball,
         classes=prepared.classes,
         label_scale=prepared.label_scale,

@@ -122,7 +122,7 @@ class Training(Displayed):
             self.transcript,
             ids=ids,
             delta=delta,
-            promised=not self.is_local,
+            guaranteed=not self.is_local,
             notices=(SIMULATION,) if self.is_simulation else (),
         )
 
