@@ -318,7 +318,7 @@ class _Balls:
 def fixed_to(
     X: Any, y: Any, mechanism: Any, ids: Sequence[Any] | None
 ) -> tuple[SampledMechanism, tuple[Any, ...] | None]:
-    """The mechanism on these rows, and the keys of the rows that it looks at."""
+    """Return the mechanism on these rows, and the keys of its rows."""
     if isinstance(mechanism, BlackBox):
         on_rows = mechanism.on(X, y)
         keys = row_keys(ids, len(on_rows.table))

@@ -226,8 +226,8 @@ class SampledSweep:
             )
         if self.ceiling() == self.epsilons[-1]:
             remarks.append(
-                "No posterior exceeds the limit at any ε that was tried, so that a larger ε may keep"
-                " it too; widen epsilons."
+                "No posterior exceeds the limit at any ε that was tried, so that a larger ε may"
+                " keep it too; widen epsilons."
             )
         return tuple(remarks)
 

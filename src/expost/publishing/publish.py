@@ -39,10 +39,10 @@ def publish(model: Any, X: Any = None, y: Any = None, **options: Any) -> Publish
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReportPlan:
-    """A report that can be made: all that can be refused without the rows has been checked.
+    """A checked request for a report: every check that needs no rows has been made.
 
-    ``tangent_mechanism``  how a data-dependent report releases a gradient and a Hessian beside the
-                           model; None: it is data-independent.
+    ``tangent_mechanism``  how a data-dependent report releases a gradient and a Hessian in addition
+                           to the model; None: it is data-independent.
     """
 
     target: Target
@@ -51,13 +51,13 @@ class ReportPlan:
 
     @property
     def release(self) -> Release:
-        """The model that the report is of."""
+        """The model of the report."""
         assert self.target.release is not None
         return self.target.release
 
     @property
     def file_name(self) -> str:
-        """The name of its file, which says for whom it is."""
+        """The name of its file, which states its audience."""
         return self._report().audience.file_name("report", "json")
 
     @classmethod
@@ -75,7 +75,7 @@ class ReportPlan:
         _checks.one_of("kind", kind, KINDS)
         rho = _checks.probability("failure_probability", failure_probability)
         target = _target(model)
-        release, how = target.release, target.mechanism
+        release, model_mechanism = target.release, target.mechanism
         assert release is not None
         check_publishable(release)
         if kind != "data-dependent":
@@ -83,16 +83,16 @@ class ReportPlan:
                 epsilon_gradient=epsilon_gradient, epsilon_hessian=epsilon_hessian, delta=delta
             )
             return cls(target=target, failure_probability=rho, tangent_mechanism=None)
-        how.check_report()
-        budget = _budget(how, rho, epsilon_gradient, epsilon_hessian, delta)
-        mechanism = how.tangent_mechanism(budget, release.theta)
+        model_mechanism.check_report()
+        budget = _budget(model_mechanism, rho, epsilon_gradient, epsilon_hessian, delta)
+        mechanism = model_mechanism.tangent_mechanism(budget, release.theta)
         mechanism.check()
         return cls(target=target, failure_probability=rho, tangent_mechanism=mechanism)
 
     def report(self, rows: "ReleasedRows | None") -> PublishedReport:
-        """Return the report; a data-dependent one draws, and spends.
+        """Return the report; a data-dependent one draws noise and spends privacy budget.
 
-        ``rows``  of the model, where they are at hand; a data-dependent report needs them.
+        ``rows``  of the model, if available; a data-dependent report needs them.
         """
         mechanism, spent = self.tangent_mechanism, dict[str, Any]()
         if mechanism is not None:
@@ -221,6 +221,6 @@ def _refuse_budget(**options: float | None) -> None:
     for name, value in options.items():
         if value is not None:
             raise InvalidInput(
-                f"{name}={value!r}: a data-independent report spends nothing; leave it out, or take"
+                f"{name}={value!r}: a data-independent report spends nothing; leave it out, or use"
                 " kind='data-dependent'."
             )
