@@ -237,7 +237,7 @@ def test_labels_of_any_kind():
 def test_what_is_refused():
     fitted = fit()
     for options, message in (
-        ({"persons": WHO, "ids": NAMES}, "ids: leave it out beside persons"),
+        ({"persons": WHO, "ids": NAMES}, "ids: cannot be combined with persons"),
         ({"persons": WHO[:-1]}, "59 entries: must have one for each of 60 rows"),
         ({"persons": [None, *WHO[1:]]}, "entry 0 is missing"),
         ({"persons": ["x"] * N}, "one person owns every row"),

@@ -235,21 +235,21 @@ class _Digest:
     def figures(self, fails_with: float) -> ComparisonFigures:
         """Return the aggregates; medians are accurate to half the error of the statistics."""
         with np.errstate(divide="ignore"):
-            ratio = float(np.mean(1 / _middle(self.share)))
+            ratio = float(np.mean(1 / _median_values(self.share)))
         return ComparisonFigures(
             rows=self.bound.count,
             failures=self.failures,
             fails_with=fails_with,
-            median_exposure=float(np.mean(_middle(self.exposure))),
+            median_exposure=float(np.mean(_median_values(self.exposure))),
             largest_exposure=self.exposure.largest,
-            median_bound=float(np.mean(_middle(self.bound))),
+            median_bound=float(np.mean(_median_values(self.bound))),
             largest_bound=self.bound.largest,
             median_ratio=ratio,
             median_error=self.exposure.error / 2,
         )
 
 
-def _middle(statistics: OrderStatistics) -> FloatArray:
+def _median_values(statistics: OrderStatistics) -> FloatArray:
     """Return the two middle values, whose mean is the median."""
     rows = statistics.count
     return statistics.at(np.array([(rows + 1) // 2, rows // 2 + 1]))
