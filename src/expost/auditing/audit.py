@@ -30,7 +30,7 @@ from expost.auditing.result import Audit, Exposures
 from expost.auditing.roc import figures, row_auc
 from expost.auditing.signals import as_rows, count_rows, stack_rows, take_rows
 from expost.auditing.targets import EstimatorTarget, ReleaseTarget, Target, target_of
-from expost.auditing.training import one_thread, without_warnings
+from expost.auditing.training import one_thread, seed_number, without_warnings
 from expost.errors import ExpostError, InvalidInput
 from expost.profiles.profile import Profile
 from expost.profiles.verb import SEEDED, profile
@@ -169,7 +169,7 @@ def audit(
             models=references,
             share=0.5 if fair else float(np.mean(game.truth)),
             # Without a seed, a checkpoint has its own and is resumed with it.
-            random_state=None if random_state is None else _number(seeds[1]),
+            random_state=None if random_state is None else seed_number(seeds[1]),
             workers=workers,
             checkpoint=checkpoint,
             progress=progress,
@@ -185,7 +185,7 @@ def audit(
             extras=gradients,
         ),
         game.truth,
-        options=replace(options, coins=fair, spread=True, seed=_number(seeds[2])),
+        options=replace(options, coins=fair, spread=True, seed=seed_number(seeds[2])),
         description=theory.description,
         groups=_by_class(None if game.target.labels.classes is None else game.y)
         | dict(groups or {}),
@@ -429,10 +429,6 @@ def _flags(truth: Any, rows: int) -> Flags:
     return flags
 
 
-def _number(seed: np.random.SeedSequence) -> int:
-    return int(seed.generate_state(1)[0] >> 1)
-
-
 # -- the game: the pool, the target, the members, and their exposures -----------------------------
 
 
@@ -513,7 +509,7 @@ def _play(
     )
     _check(game)
     with one_thread(), without_warnings():
-        trained = target.trained(*game.members, _number(training), name="the target")
+        trained = target.trained(*game.members, seed_number(training), name="the target")
     return replace(game, target=trained)
 
 

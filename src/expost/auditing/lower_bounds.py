@@ -188,7 +188,7 @@ def checked(delta: float, confidence: float, gaussian: bool) -> tuple[float, flo
         raise InvalidInput(f"delta={delta!r}: must be a number from 0, below 1.")
     if gaussian and delta == 0:
         raise InvalidInput(
-            "delta=0: Gaussian noise has no finite ε at δ = 0; pass a delta > 0, say 1e-5."
+            "delta=0: Gaussian noise has no finite ε at δ = 0; pass a delta > 0, e.g. 1e-5."
         )
     return float(delta), confidence
 

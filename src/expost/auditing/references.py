@@ -38,7 +38,7 @@ from expost import _checks
 from expost.auditing.evidence import Confidences, Evidence, Flags
 from expost.auditing.signals import VIEWS, as_rows, count_rows, take_rows
 from expost.auditing.targets import Target
-from expost.auditing.training import fingerprint, one_thread, without_warnings
+from expost.auditing.training import fingerprint, one_thread, seed_number, without_warnings
 from expost.errors import InvalidInput
 from expost.files.atomic import BROKEN_NPZ, read_json, write_json, write_with
 from expost.types import Audience
@@ -217,30 +217,40 @@ def train_references(
     Parameters
     ----------
     target
-        What they are trained like.
+        The target whose training is repeated.
     X
         The rows in question, those of members and of non-members.
     y
         Their labels.
     models
-        M ≥ 2.
+        The number m ≥ 2 of references.
     share
-        Of the rows in each reference; members/rows makes references of the target's size.
+        The share of the rows in each reference; members/rows gives references of the target's size.
     random_state
         A seed; None draws one from the operating system.
     workers
-        Processes at a time, −1 for all processors; None for one, or what
-        ``joblib.parallel_config`` says (threads, dask …).
+        Processes at a time, −1 for all processors; None for one, or that of
+        ``joblib.parallel_config`` (threads, dask …).
     checkpoint
-        A folder for what is finished: a second call goes on from there.
+        A folder for finished references: a second call resumes from there.
     progress
         Called with (finished, models).
     population
-        (X, y) of rows that are in nobody's training.
+        (X, y) of rows that are in no training data.
     shadows
         References whose views are kept.
     most_memory
-        Bytes of φ past which it lies in a temporary file.
+        The largest number of bytes of φ in memory; more are kept in a temporary file.
+
+    Returns
+    -------
+    References
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is invalid, the target cannot be trained again, or the checkpoint belongs to
+        another audit.
     """
     m = _checks.whole("models", models, least=2)
     share = _checks.probability("share", share)
@@ -461,5 +471,5 @@ def _task(
     game: _Game, number: int, rows: NDArray[np.intp], entropy: int, views: bool
 ) -> tuple[int, dict[str, NDArray[np.float32]]]:
     # The key 0 is the spread's.
-    seed = np.random.SeedSequence(entropy, spawn_key=(1, number)).generate_state(1)[0] >> 1
-    return number, game.reference(number, rows, int(seed), views)
+    seed = seed_number(np.random.SeedSequence(entropy, spawn_key=(1, number)))
+    return number, game.reference(number, rows, seed, views)

@@ -166,7 +166,7 @@ class Labels:
     Parameters
     ----------
     classes
-        (K,) every label that may be asked about, sorted; None for a regression.
+        (K,) all labels of the game, sorted; None for a regression.
     scale
         Of a regression: s, the labels' standard deviation (module docstring).
     """
@@ -205,15 +205,15 @@ class Labels:
         return indices.astype(np.int32)
 
     def of_probabilities(
-        self, ask: Callable[[Any], tuple[Any, Any]], X: Any, y: Any, name: str
+        self, evaluate: Callable[[Any], tuple[Any, Any]], X: Any, y: Any, name: str
     ) -> Signals:
-        """Return the signals of a classifier; ``ask`` returns probabilities and their classes."""
+        """Return the signals of a classifier; ``evaluate`` returns probabilities and classes."""
         X, numbers = as_rows(X), self.numbers(y)
         _check_length(X, len(numbers))
         assert self.classes is not None
         own, largest = [], []
         for rows, part in blocks_of_rows(X, max(1, _BLOCK // len(self.classes))):
-            p = self._all_columns(*ask(part), count_rows(part), name)
+            p = self._all_columns(*evaluate(part), count_rows(part), name)
             own.append(confidence(p, numbers[rows], name=name))
             largest.append(views(p, name=name))
         return Signals(confidence=np.concatenate(own), views=np.concatenate(largest))

@@ -12,7 +12,7 @@ from expost import _checks
 from expost.auditing.audit import audit
 from expost.auditing.result import WARNING, Audit, Correlation
 from expost.auditing.roc import Interval, figures
-from expost.auditing.training import without_warnings
+from expost.auditing.training import seed_number, without_warnings
 from expost.errors import InvalidInput
 from expost.results import Displayed
 from expost.types import Audience
@@ -120,7 +120,7 @@ def audit_sweep(
         raise InvalidInput("epsilons: must name at least one.")
     seed = random_state
     if seed is None:
-        seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
+        seed = seed_number(np.random.SeedSequence())
     return AuditSweep(
         epsilons=tuple(ordered),
         audits=tuple(

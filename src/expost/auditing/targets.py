@@ -138,12 +138,12 @@ class EstimatorTarget:
         model = self.estimator
         if not self.is_fitted:
             raise InvalidInput(f"{self.name}: {type(model).__name__} is not fitted; call its fit.")
-        with _asking(self.name):
+        with _evaluating(self.name):
             if self.labels.classes is None:
                 return self.labels.of_predictions(model.predict, X, y, self.name)
-            return self.labels.of_probabilities(self._ask, X, y, self.name)
+            return self.labels.of_probabilities(self._evaluate, X, y, self.name)
 
-    def _ask(self, X: Any) -> tuple[Any, Any]:
+    def _evaluate(self, X: Any) -> tuple[Any, Any]:
         model = self.estimator
         if hasattr(model, "predict_proba"):
             return model.predict_proba(X), model.classes_
@@ -197,9 +197,9 @@ class ReleaseTarget:
         """Return what the attacker sees of these rows with these labels."""
         if self.labels.classes is None:
             return self.labels.of_predictions(self._linear, X, y, self.name)
-        return self.labels.of_probabilities(self._ask, X, y, self.name)
+        return self.labels.of_probabilities(self._evaluate, X, y, self.name)
 
-    def _ask(self, X: Any) -> tuple[FloatArray, Any]:
+    def _evaluate(self, X: Any) -> tuple[FloatArray, Any]:
         """Return probabilities and classes; one score is that of the release's second class."""
         scores = probabilities_of_scores(self._linear(X), name=self.name)
         return scores, self.release.classes
@@ -282,13 +282,15 @@ class FunctionTarget:
         """Return what the attacker sees of these rows with these labels."""
         if self.model is None:
             raise InvalidInput(f"{self.name}: is a training function; train a model first.")
-        with _asking(self.name):
+        with _evaluating(self.name):
             if self.labels.classes is None:
                 predict = getattr(self.model, "predict", self.model)
                 return self.labels.of_predictions(predict, X, y, self.name)
-            ask = getattr(self.model, "predict_proba", self.model)
+            evaluate = getattr(self.model, "predict_proba", self.model)
             known = getattr(self.model, "classes_", self.labels.classes)
-            return self.labels.of_probabilities(lambda part: (ask(part), known), X, y, self.name)
+            return self.labels.of_probabilities(
+                lambda part: (evaluate(part), known), X, y, self.name
+            )
 
     def trained(self, X: Any, y: Any, seed: int, *, name: str = "a reference") -> "FunctionTarget":
         """Train a model on these rows."""
@@ -321,7 +323,7 @@ def target_of(
     model
         What is attacked, or what trains it.
     y
-        Every label that will be asked about, of the population too.
+        All labels of the game, with those of the population.
     train
         For a model that is a function or has no ``fit``: how others like it are trained.
     regression
@@ -433,7 +435,7 @@ def _training(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _asking(name: str) -> Iterator[None]:
+def _evaluating(name: str) -> Iterator[None]:
     """Raise errors of an evaluation as InvalidInput, with the model's name and the line."""
     try:
         yield

@@ -43,6 +43,7 @@ __all__ = [
     "fingerprint",
     "one_thread",
     "prototype",
+    "seed_number",
     "seeded",
     "without_addresses",
     "without_warnings",
@@ -156,6 +157,11 @@ def _stateful(estimator: Any) -> list[str]:
     """Return the names of the random states in ``estimator``."""
     names = sorted(estimator.get_params(deep=True))
     return [name for name in names if name.split("__")[-1] == "random_state"]
+
+
+def seed_number(seed: np.random.SeedSequence) -> int:
+    """Return a seed of 31 bits, which every library accepts."""
+    return int(seed.generate_state(1)[0] >> 1)
 
 
 def fingerprint(value: Any) -> str:

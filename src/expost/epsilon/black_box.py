@@ -79,11 +79,11 @@ class BlackBox:
         their randomness from ``rng``, and returns (size, d): what an attacker sees of each.
     draws
         N, the reference models of each data set. An ε costs (n + 1)·N + ``models`` of them, n the
-        rows that are looked at.
+        rows whose losses are estimated.
     neighbours
         k, the references around a model that are counted; N^(2/3) if None.
     rows
-        The positions of the rows to look at; all if None.
+        The positions of the rows whose losses are estimated; all if None.
     """
 
     sampler: Trainer

@@ -85,7 +85,7 @@ class SampledSweep:
 
     Limits are one-sided at 95 % (:mod:`~expost.epsilon.row_figures`). ``low`` is NaN where no row's
     exposure stands out of the noise of its estimate, ``low`` and ``high`` where the grid does not
-    hold them; ``remarks`` say which.
+    hold them; ``remarks`` state which.
     """
 
     mechanism: SampledMechanism

@@ -2,7 +2,7 @@
 
 Each fold is held out once. Models of the other rows are drawn at each ε, with the noise and the Λ
 of a release of all n rows, and scored on the rows that were held out. All ε share their draws
-(:mod:`expost.epsilon.ranked` says why).
+(:mod:`expost.epsilon.ranked` explains why).
 
 The average over the training rows stands for the average over all n rows. It is of fewer rows, so
 that the scores are a little too low (docs/utility.md). So are those of large tables, of which

@@ -153,7 +153,7 @@ class Explanation(_Table):
     ----------
     explained
         The share of the variation of log(1 + score/u), u the 90 % quantile, that lies between
-        leaves: near 0, these columns do not say who is exposed.
+        leaves: near 0, these columns do not explain which rows are exposed.
     """
 
     explained: float

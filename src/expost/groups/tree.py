@@ -215,7 +215,7 @@ def _variation(values: FloatArray, weights: FloatArray | None) -> float:
 
 
 def _questions(node: _Node) -> Iterator[int]:
-    """Yield the features that a tree asks for."""
+    """Yield the features that a tree uses."""
     if not isinstance(node, int):
         yield node.feature
         yield from _questions(node.below)
@@ -223,7 +223,7 @@ def _questions(node: _Node) -> Iterator[int]:
 
 
 def _leaves(node: _Node, codes: Mapping[int, _Codes], rows: int) -> IntArray:
-    """Return the leaf of each row, by the codes of the features that the tree asks for."""
+    """Return the leaf of each row, by the codes of the features that the tree uses."""
     if isinstance(node, int):
         return np.full(rows, node, dtype=np.int64)
     is_below = codes[node.feature] <= node.cut
@@ -295,7 +295,7 @@ _Feature = _Cuts | _Indicator
 def _features(
     index: int, column: Numbers | Levels, whole: Numbers | Levels, *, complete: bool
 ) -> list[_Feature]:
-    """Return what the tree may ask of a column; ``complete``: ``whole`` is of all rows."""
+    """Return the features of a column; ``complete``: ``whole`` is of all rows."""
     if isinstance(column, Levels):
         assert isinstance(whole, Levels)
         return _level_features(index, whole)

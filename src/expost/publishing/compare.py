@@ -1,4 +1,4 @@
-"""Published bounds beside the exact losses, row by row. For the curator only.
+"""Published bounds compared with the exact losses, row by row. Curator-only.
 
 The comparison is a map over blocks of rows, in memory or read from a table. Its columns of rows in
 memory are held; those of rows that are read are written as parts. Aggregates follow from one digest

@@ -3,12 +3,12 @@
 Conventions
 -----------
 batch    one list of row numbers that the sampler gave, in the order it gave them; may be empty.
-pass     one iteration over the sampler (an epoch, a look at the first batch, an evaluation).
+pass     one iteration over the sampler (an epoch, an inspection of one batch, an evaluation).
 piece    the rows of one backward pass: a batch, or a part of one where Opacus'
          ``BatchMemoryManager`` splits it.
 ahead    how many batches data-loader workers may have drawn before the loop sees them.
 
-A loader with ``num_workers=0`` draws a batch when the loop asks for it, one with workers exactly
+A loader with ``num_workers=0`` draws a batch when the loop needs it, one with workers exactly
 ``ahead`` earlier, and both deliver in order. So the rows of a step are the oldest batch of the
 newest pass that no step was made on, and there are never more than ``ahead`` younger ones: a loop
 that leaves batches out, or fetches its own ahead, is seen and refused, not guessed. Empty batches
@@ -159,8 +159,8 @@ class BatchLog:
 def record_batches(sampler: Any, log: BatchLog) -> Callable[[], None]:
     """Record the batches of ``sampler`` in ``log`` from now on; return a function to undo it.
 
-    The object stays the same, of a class that differs in ``__iter__`` alone: whoever holds it,
-    as a loader of ``BatchMemoryManager``, is recorded too, and draws are unchanged.
+    The object stays the same, of a class that differs in ``__iter__`` alone: other users of the
+    object, e.g. a loader of ``BatchMemoryManager``, are recorded too, and draws are unchanged.
     """
     plain = type(sampler)
 

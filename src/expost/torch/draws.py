@@ -61,6 +61,6 @@ def draws_from(random_state: Any) -> Draws:
     if isinstance(random_state, int | np.integer) and random_state >= 0:
         return SeededDraws(np.random.default_rng(int(random_state)))
     raise InvalidInput(
-        f"random_state={random_state!r}: must be None, a whole number of at least 0 or a"
+        f"random_state={random_state!r}: must be None, an integer of at least 0 or a"
         " numpy Generator."
     )

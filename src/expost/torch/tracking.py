@@ -47,20 +47,29 @@ def track(
     Parameters
     ----------
     optimizer, data_loader
-        What ``PrivacyEngine.make_private`` returned.
+        The results of ``PrivacyEngine.make_private``.
     adversary
         'known-batches' (no extra pass), or 'hidden-batches', which needs the gradients of the rows
         that were not sampled too: a pass over all rows at every step, some n/(batch size) times the
         training's own cost.
     loss
-        For hidden batches: loss(batch) of a batch as the loader gives it, as ``lambda batch:
+        For hidden batches: loss(batch) of a batch of the loader, e.g. ``lambda batch:
         criterion(model(batch[0]), batch[1])``.
     every
-        For hidden batches: make that pass at every so many steps only; in between, rows that were
-        not sampled count with their mean, and their intervals say what that may miss (but with
-        probability 1e-6 a row).
+        For hidden batches: make that pass at every k-th step only. In between, rows that were not
+        sampled count with their mean, and their intervals cover the error (except with probability
+        1e-6 per row).
     public_batches
-        The loader does not sample by Poisson: no ε is amplified by sampling.
+        The loader does not use Poisson sampling: no ε is amplified by sampling.
+
+    Returns
+    -------
+    Tracker
+
+    Raises
+    ------
+    InvalidInput
+        If the optimizer or the loader cannot be tracked, or an option does not apply.
 
     Notes
     -----

@@ -12,7 +12,7 @@ regression, −nΛθ − b for an expost model with b unknown. :mod:`expost.audi
 defines S and the scores.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -246,13 +246,7 @@ def _released(release: Release, X: Any, y: Any) -> LinearGradients:
     if mechanism.is_private:
         curved = _mean_square_curvature(problem, theta, mechanism.total_regularization)
         variance = mechanism.gradient_variance(curved)
-    return LinearGradients(
-        features=gradients.features,
-        residuals=gradients.residuals,
-        total=gradients.total,
-        noise_variance=variance,
-        members=mechanism.rows,
-    )
+    return replace(gradients, noise_variance=variance, members=mechanism.rows)
 
 
 def _mean_square_curvature(objective: Objective, theta: FloatArray, regularization: float) -> float:
