@@ -396,7 +396,7 @@ class TestCertificates:
         assert nothing.low == nothing.high == nothing.ceiling() == np.inf
         np.testing.assert_array_equal(nothing.posterior(np.ones(2)), [0.5, 0.5])
         assert np.all(nothing.one_sidedness.farthest == 0)
-        assert np.all(nothing.typical == 0)
+        assert np.all(nothing.expected == 0)
 
 
 class TestMonotone:
