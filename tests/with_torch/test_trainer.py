@@ -66,7 +66,7 @@ def test_a_run_from_the_system_is_a_profile():
 
 
 def test_a_seeded_run_is_a_simulation_and_says_so():
-    with pytest.warns(SeededReleaseWarning, match="leave it at None"):
+    with pytest.warns(SeededReleaseWarning, match="use None"):
         one = train(net(), X, Y, random_state=3, **PLAIN)
     with pytest.warns(SeededReleaseWarning):
         two = train(net(), X, Y, random_state=np.random.default_rng(3), **PLAIN)
