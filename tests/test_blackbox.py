@@ -251,9 +251,9 @@ def test_a_trainer_without_noise_proves_its_rows():
     assert choice.recommended is None
     assert np.all(choice.posterior == 1)
     # The row of zeros moves nothing, and is not taken for one that does.
-    assert np.all(choice.typical[:, 2] == 0)
-    assert np.all(np.delete(choice.typical, 2, axis=1) > 5)
-    assert np.all(np.delete(choice.sweep.typical_error, 2, axis=1) == np.inf)
+    assert np.all(choice.expected[:, 2] == 0)
+    assert np.all(np.delete(choice.expected, 2, axis=1) > 5)
+    assert np.all(np.delete(choice.sweep.expected_error, 2, axis=1) == np.inf)
 
 
 def test_a_coordinate_without_noise_proves_its_rows():

@@ -152,13 +152,13 @@ class TestBreastCancer:
         found = expost.profile(model, X, y)
         np.testing.assert_allclose(found.distance, choice.sweep.held[0], rtol=1e-6)
         one = dataclasses.replace(choice.sweep, epsilons=np.array([choice.ceiling]))
-        np.testing.assert_allclose(found.expected, one.typical[0], rtol=1e-6)
+        np.testing.assert_allclose(found.expected, one.expected[0], rtol=1e-6)
 
     def test_typical_and_ranked_wait_until_they_are_asked_for(self):
         choice = quick()
-        assert not {"typical", "ranked", "one_sidedness"} & set(vars(choice.sweep))
-        assert choice.typical is choice.typical
-        assert choice.typical.shape == choice.ranked.shape == choice.ranked_error.shape == (25, 60)
+        assert not {"expected", "ranked", "one_sidedness"} & set(vars(choice.sweep))
+        assert choice.expected is choice.expected
+        assert choice.expected.shape == choice.ranked.shape == choice.ranked_error.shape == (25, 60)
         assert choice.ranks.tolist() == list(range(1, 61))
         assert choice.ranked_resolution == 2.0**-21
         assert np.all(choice.ranked_error > 0)
@@ -215,7 +215,7 @@ class TestAdult:
             rate = dataclasses.replace(how, epsilon=float(choice.epsilons[place])).law.rate
             law = NormLaplaceLaw(separation=rate * choice.sweep.held[0][some], dimension=2)
             np.testing.assert_allclose(
-                choice.typical[place, some], law.expected_exposure, rtol=1e-11
+                choice.expected[place, some], law.expected_exposure, rtol=1e-11
             )
 
 
@@ -557,14 +557,14 @@ class TestWriting:
 def test_given_epsilons_are_sorted_and_unique():
     choice = quick(epsilons=[3, 1, 1.0, 0.5])
     assert choice.epsilons.tolist() == [0.5, 1.0, 3.0]
-    assert choice.typical.shape == (3, 60)
+    assert choice.expected.shape == (3, 60)
     assert quick(epsilons=np.array([2.0])).low == choice.low
 
 
 def test_extreme_epsilons_are_tabulated():
     choice = quick(epsilons=[1e-50, 1e-39, 1.0, 1e39, 1e50])
     assert np.all(np.isfinite(choice.ranked))
-    ratio = choice.typical / choice.epsilons[:, None]
+    ratio = choice.expected / choice.epsilons[:, None]
     np.testing.assert_allclose(ratio[0], ratio[1], rtol=1e-9)
     np.testing.assert_allclose(choice.ranked[0] / 1e-50, choice.ranked[1] / 1e-39, rtol=1e-6)
     json.loads(choice.to_json())

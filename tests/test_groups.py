@@ -279,7 +279,7 @@ def test_constant_and_infinite_scores_single_nobody_out():
         ([1.0, 2.0], "ab", {}, "c has no entries"),
         ([1.0, 2.0], 3, {}, "c has no entries"),
         ([1.0, 2.0], np.ones((2, 2)), {}, "c has"),
-        ([1.0, 2.0], [["a"], ["b"]], {}, "must hold numbers, text or booleans"),
+        ([1.0, 2.0], [["a"], ["b"]], {}, "must hold numbers, strings or booleans"),
         ([1.0, 2.0], ["a", "b"], {"bins": 0}, "bins=0"),
         ([1.0, 2.0], ["a", "b"], {"bins": 2.5}, "bins=2.5"),
     ],

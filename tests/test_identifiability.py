@@ -310,9 +310,9 @@ def test_a_released_model_and_its_profile(tmp_path):
     rowwise = identifiability(profile, prior=0.1)
     assert isinstance(rowwise, RowIdentifiability)
     np.testing.assert_array_equal(rowwise.posterior, profile.identifiability(0.1).posterior)
-    with pytest.raises(InvalidInput, match="prior alone"):
+    with pytest.raises(InvalidInput, match="no option except prior"):
         identifiability(profile, delta=1e-5)
-    with pytest.raises(InvalidInput, match="prior alone"):
+    with pytest.raises(InvalidInput, match="no option except prior"):
         identifiability(profile, releases=2)
 
 

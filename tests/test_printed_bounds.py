@@ -306,8 +306,8 @@ def values_of_posterior(result):
     prior, digest, worst = float(logit(result.prior)), result.digest, result.worst_case
     highest, lowest = digest.highest.largest, result.lowest_loss
     odds = [prior + highest, -(prior + lowest), prior + result.losses.worst_case]
-    odds += [prior + digest.surest.loss_high, -digest.least.loss_low]
-    advantages = [result.surest_advantage, result.largest_advantage]
+    odds += [prior + digest.most_certain.loss_high, -digest.least.loss_low]
+    advantages = [result.most_certain_advantage, result.largest_advantage]
     plain = [worst.failure, worst.advantage, worst.true_positive_rate, result.prior]
     plain += [each.high for each in advantages] + [each.error for each in advantages]
     return [*plain, *map(posterior, odds)]

@@ -623,6 +623,6 @@ def test_a_squared_loss_says_that_nothing_is_guaranteed():
         model.fit(X, TARGET)
     found = profile(model, X, TARGET)
     assert found.worst_case == np.inf
-    assert any("promises no epsilon" in notice for notice in found.notices)
+    assert any("guarantees no epsilon" in notice for notice in found.notices)
     assert "no ε is guaranteed" in str(found)
     assert json.loads(found.to_json())["worst_case"] == "infinity"

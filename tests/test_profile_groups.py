@@ -225,7 +225,7 @@ def test_labels_of_any_kind():
 def test_what_is_refused():
     fitted = fit()
     for options, message in (
-        ({"persons": WHO, "ids": NAMES}, "ids: leave it out beside persons"),
+        ({"persons": WHO, "ids": NAMES}, "ids: cannot be combined with persons"),
         # Other persons that are refused: tests/test_persons.py.
         ({"persons": [None, *WHO[1:]]}, "entry 0 is missing"),
         ({"persons": WHO, "relation": "add", "candidates": (X[:1], Y[:1])}, "changes single rows"),

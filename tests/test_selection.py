@@ -263,7 +263,7 @@ def test_without_a_random_state_bytes_are_the_operating_systems():
 
 def test_a_random_state_repeats_and_warns():
     scores = np.zeros(1000)
-    with pytest.warns(SeededReleaseWarning, match=r"seed.*leave it at None") as caught:
+    with pytest.warns(SeededReleaseWarning, match=r"seed.*use None") as caught:
         first = select_privately(scores, 1, 1, random_state=3)
     assert caught[0].filename == __file__
     with pytest.warns(SeededReleaseWarning):

@@ -67,8 +67,8 @@ def test_losses_of_two_releases_are_the_log_density_ratio_of_both():
     assert np.max(np.abs(found.loss - alone.loss)) > 1e-2
     assert found.worst_case > alone.worst_case
     assert "2 releases" in found.description
-    assert any("drew their noise from seeds" in notice for notice in found.notices)
-    assert not any("drew their noise from seeds" in notice for notice in alone.notices)
+    assert any("have seeded noise" in notice for notice in found.notices)
+    assert not any("have seeded noise" in notice for notice in alone.notices)
 
 
 def test_persons_of_several_releases():

@@ -221,7 +221,7 @@ def test_the_document_is_that_of_rows_in_memory(parquet, engine, tmp_path):
 
 def test_no_row_has_a_figure_in_memory_or_in_the_json(parquet, engine, tmp_path):
     choice, _ = streamed(parquet, engine, tmp_path, folds=0)
-    for name in ("critical_epsilon", "typical"):
+    for name in ("critical_epsilon", "expected"):
         with pytest.raises(InvalidInput, match="read the folder epsilon"):
             getattr(choice, name)
     with pytest.raises(InvalidInput, match="holds no figure of each row"):

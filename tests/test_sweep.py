@@ -375,12 +375,12 @@ class TestCertificates:
         assert 0 < sweep.low < np.inf
         assert make(noise, d, near=moved(near, distance, error), share=0.4).high < np.inf
         assert np.all(sweep.one_sidedness.median == 0)
-        assert np.all(sweep.typical[:, :13] == 0)
+        assert np.all(sweep.expected[:, :13] == 0)
         nothing = make(noise, d, near=moved(near, np.zeros(24), error))
         assert nothing.low == nothing.high == nothing.ceiling() == np.inf
         np.testing.assert_array_equal(nothing.posterior(np.ones(2)), [0.5, 0.5])
         assert np.all(nothing.one_sidedness.farthest == 0)
-        assert np.all(nothing.typical == 0)
+        assert np.all(nothing.expected == 0)
 
 
 class TestMonotone:
@@ -433,12 +433,12 @@ class TestCurves:
     @by_case
     def test_typical_is_the_law_of_every_row(self, noise, d):
         sweep = make(noise, d)
-        assert sweep.typical.shape == (9, 24)
+        assert sweep.expected.shape == (9, 24)
         for place in (0, 4, 8):
             t = separations(sweep, sweep.epsilons[place], sweep.held[0])
             for row in (0, 7, 23):
                 expected = float(law_of(noise, d, [t[row]]).expected_exposure[0])
-                assert sweep.typical[place, row] == pytest.approx(expected, rel=1e-11)
+                assert sweep.expected[place, row] == pytest.approx(expected, rel=1e-11)
 
     @by_case
     def test_sampled_models_agree_with_the_exact_law(self, noise, d):
@@ -461,13 +461,13 @@ class TestCurves:
         survival = float(law_of(noise, d, t).survival(quantile + 1e-9)[0])
         assert survival == pytest.approx(0.0 if (noise, d) == ("laplace", 1) else 0.05, abs=1e-6)
         for values, expected in (
-            (np.abs(loss), sweep.typical[0, row]),
-            (loss, sweep.typical[0, row] * sweep.one_sidedness.farthest[0]),
+            (np.abs(loss), sweep.expected[0, row]),
+            (loss, sweep.expected[0, row] * sweep.one_sidedness.farthest[0]),
             (loss > quantile + 1e-9, survival),
         ):
             error = values.std() / math.sqrt(len(values))
             assert abs(values.mean() - expected) < 5 * error + 1e-9
-        assert abs(np.abs(loss).mean() - 1.05 * sweep.typical[0, row]) > 5 * error
+        assert abs(np.abs(loss).mean() - 1.05 * sweep.expected[0, row]) > 5 * error
         found = (loss > 0).mean() - (loss < 0).mean()
         assert 0 < found < 1
 
@@ -494,8 +494,8 @@ class TestCurves:
     def test_ranks_sum_to_what_the_rows_sum_to(self, noise, d):
         """Sorting keeps a sum, so the ranks' means sum to the rows' typical exposures."""
         sweep = make(noise, d, models=4000, epsilons=np.array([2.0, 50.0]))
-        total, expected = sweep.ranked.mean.sum(axis=1), sweep.typical.sum(axis=1)
+        total, expected = sweep.ranked.mean.sum(axis=1), sweep.expected.sum(axis=1)
         np.testing.assert_allclose(total, expected, rtol=0.05)
         # Ranks are at least as uneven as rows: the largest is larger, the least smaller.
-        assert np.all(sweep.ranked.mean[:, -1] > 0.97 * sweep.typical.max(axis=1))
-        assert np.all(sweep.ranked.mean[:, 0] < 1.03 * sweep.typical.min(axis=1))
+        assert np.all(sweep.ranked.mean[:, -1] > 0.97 * sweep.expected.max(axis=1))
+        assert np.all(sweep.ranked.mean[:, 0] < 1.03 * sweep.expected.min(axis=1))

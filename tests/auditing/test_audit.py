@@ -396,7 +396,7 @@ def test_a_file_of_answers(found, tmp_path):
     )
     assert audit_arrays(answers).bounds == ()
     assert len(audit_arrays(answers, coins=True).bounds) == 2
-    with pytest.raises(InvalidInput, match="must say who was a member"):
+    with pytest.raises(InvalidInput, match="must state which rows"):
         audit_arrays(arrays_of(losses=np.ones(4)))
 
 

@@ -24,12 +24,14 @@ from sklearn.tree import DecisionTreeClassifier
 
 from expost.auditing.attacks.gradients import (
     DenseGradients,
-    LinearGradients,
     gradient_norm,
     gradient_ratio,
+    update_ratio,
+)
+from expost.auditing.attacks.linear_gradients import (
+    LinearGradients,
     gradient_scores,
     linear_gradients,
-    update_ratio,
 )
 from expost.errors import InvalidInput
 from expost.estimators import PrivateLogisticRegression

@@ -289,7 +289,7 @@ def test_a_choice_of_epsilon_moves_a_line_in_its_charts(open_page, made):
         box.fill(repr(epsilon))
         values = shown(page)
         sweep = replace(choice.sweep, epsilons=np.array([epsilon]))
-        assert values["exposure-3"] == pytest.approx(np.max(sweep.typical), rel=1e-6)
+        assert values["exposure-3"] == pytest.approx(np.max(sweep.expected), rel=1e-6)
         mechanism = sweep.mechanism.with_constants(epsilon=epsilon)
         law = mechanism.loss_law(np.array([sweep.farthest / mechanism.resolution]))
         posterior = law.expected_posterior(choice.limit.prior)[0]

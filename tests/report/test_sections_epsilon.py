@@ -232,11 +232,11 @@ def test_the_table_in_detail(kind):
     slider = slider_of_choice(choice)
     for index, epsilon in enumerate(tried.tolist()):
         at = epsilons.index(epsilon)
-        middle = sorted(sweep.typical[index])[(choice.sweep.rows - 1) // 2]
+        middle = sorted(sweep.expected[index])[(choice.sweep.rows - 1) // 2]
         # A row's own, as on the slider, and not between it and the next.
         assert medians[at] == pytest.approx(middle, rel=1e-9)
         assert medians[at] == pytest.approx(slider.figures(epsilon).typical[0], rel=1e-6)
-        assert largest[at] == pytest.approx(sweep.typical[index].max(), rel=1e-9)
+        assert largest[at] == pytest.approx(sweep.expected[index].max(), rel=1e-9)
         assert posteriors[at] == pytest.approx(choice.posterior_at(tried)[index], rel=1e-9)
     _, marks = column(detailed, "")
     marked = {

@@ -162,7 +162,7 @@ def test_a_choice_of_epsilon_slides_over_its_own_axis(kind):
     sweep = choice.sweep
     for epsilon in (slider.low, slider.start, slider.high):
         there = replace(sweep, epsilons=np.array([epsilon]))
-        typical = np.quantile(there.typical[0], SHARES, method="inverted_cdf")
+        typical = np.quantile(there.expected[0], SHARES, method="inverted_cdf")
         figures = slider.figures(epsilon)
         np.testing.assert_allclose(figures.typical, typical, rtol=1e-8)
         how = sweep.mechanism.with_constants(epsilon=epsilon)
@@ -208,10 +208,10 @@ def test_what_is_only_sampled_has_steps():
     assert [step.epsilon for step in slider.steps] == [0.5, 1.0, 4.0]
     assert (slider.low, slider.start, slider.high) == (0.5, 1.0, 4.0)
     for place, step in enumerate(slider.steps):
-        ascending = sorted(sweep.typical[place].tolist())
+        ascending = sorted(sweep.expected[place].tolist())
         assert step.typical == (ascending[2], ascending[5], ascending[5], ascending[5])
         assert step.belief == sweep.posterior(sweep.epsilons)[place]
-        assert step.error == max(sweep.typical_error[place])
+        assert step.error == max(sweep.expected_error[place])
     # An ε between them that is recommended is one more.
     between = replace(choice, recommendation=replace(choice.recommendation, epsilon=1.5))
     assert [step.epsilon for step in slider_of_choice(between).steps] == [0.5, 1.0, 1.5, 4.0]

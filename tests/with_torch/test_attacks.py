@@ -13,11 +13,11 @@ from torch import nn
 
 import expost
 import expost.torch.attacks as module_under_test
-from expost.auditing.attacks.gradients import gradient_scores as scores_of_any
+from expost.auditing.attacks.linear_gradients import gradient_scores as scores_of_any
 from expost.auditing.targets import target_of
 from expost.errors import ConvergenceError, InvalidInput
 from expost.torch import ModuleGradients, gradient_scores, torch_target
-from expost.torch.attacks import asked, fresh_copy, log_odds
+from expost.torch.attacks import evaluate, fresh_copy, log_odds
 from validated import refuse_nan
 
 
@@ -185,7 +185,7 @@ def test_it_is_a_target():
     trained = target.trained(X[:20], labels[:20], seed=3)
     phi = trained.signals(X, labels).confidence
     model = how(X[:20], labels[:20], 3)
-    direct = log_odds(asked(model.module, X), torch.tensor(y))
+    direct = log_odds(evaluate(model.module, X), torch.tensor(y))
     np.testing.assert_allclose(phi, direct, rtol=1e-5, atol=1e-5)
     present = target_of(model, labels, train=how)
     assert present.is_fitted

@@ -90,7 +90,7 @@ def test_what_is_drawn_is_what_the_result_holds():
     run = training()
     drawn = {line.get_label(): line.get_ydata() for line in run.plot().ax_.lines}
     # Exposure is the size of the loss, on either side.
-    certainty = np.maximum(run.beliefs, 1 - run.beliefs)
+    certainty = np.maximum(run.posteriors, 1 - run.posteriors)
     np.testing.assert_allclose(drawn["largest"], certainty.max(axis=1), rtol=1e-6)
     own = certainty[:, np.argmax(np.abs(run.losses))]
     np.testing.assert_allclose(drawn["row that is most exposed in the end"], own, rtol=1e-6)

@@ -385,9 +385,9 @@ def _expected_exposures(sweep: Sweep) -> tuple[FloatArray, FloatArray]:
     """Return (k,) the median and the largest expected exposure, each that of a row."""
     if isinstance(sweep, LawSweep):
         median = sweep.rows + 1 - share_ranks(sweep.rows, np.array([0.5]))
-        exposures = sweep.typical_at(np.array([int(median[0]), 1]))
+        exposures = sweep.expected_at(np.array([int(median[0]), 1]))
         return exposures[:, 0], exposures[:, 1]
-    typical = sweep.typical
+    typical = sweep.expected
     return np.quantile(typical, 0.5, axis=1, method="inverted_cdf"), np.max(typical, axis=1)
 
 

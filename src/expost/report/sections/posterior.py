@@ -65,7 +65,7 @@ def posterior_document(result: RowIdentifiability) -> Document:
                 label=f"Most exposed {unit}",
                 value=certainty(either) if result.prior == 0.5 else certainty(prior + highest),
                 lines=(
-                    f"posterior of {unit} {printable(result.digest.surest.key)}: at most"
+                    f"posterior of {unit} {printable(result.digest.most_certain.key)}: at most"
                     f" {certainty(prior + highest)}",
                     f"prior {share(result.prior)}",
                 ),
@@ -195,7 +195,7 @@ def _quantiles(result: RowIdentifiability) -> Block:
 def _beside_guarantee(result: RowIdentifiability, *, sampled: bool) -> Iterator[Block]:
     unit, prior, worst = result.unit, float(logit(result.prior)), result.worst_case
     allowed = certainty(prior + float(result.losses.worst_case))
-    surest, least = result.digest.surest, result.digest.least
+    surest, least = result.digest.most_certain, result.digest.least
     lines: list[tuple[str, str | None, str | None]] = [
         (
             f"posterior of {unit} {printable(surest.key)} (present)",
@@ -213,7 +213,7 @@ def _beside_guarantee(result: RowIdentifiability, *, sampled: bool) -> Iterator[
         result.losses.draw is not None or not result.is_held
     )
     if sampled or not is_sampled:
-        strongest, largest = result.surest_advantage, result.largest_advantage
+        strongest, largest = result.most_certain_advantage, result.largest_advantage
         error = f" ± {number(strongest.error, 'up', 2)}" if strongest.error > 0 else ""
         lines += [
             (

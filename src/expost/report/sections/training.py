@@ -14,7 +14,7 @@ from expost import _checks
 from expost.errors import InvalidInput
 from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript
 from expost.numbers import certainty, count, figure, nats, number
-from expost.profiles.transcript import LAST_MODEL, NO_PROMISE, individual_epsilon
+from expost.profiles.transcript import LAST_MODEL, NO_GUARANTEE, individual_epsilon
 from expost.report.document import (
     Alert,
     Block,
@@ -192,7 +192,7 @@ def _tiles(transcript: Transcript, budget: _Budget) -> Iterator[Tile]:
 
 def _alerts(run: Any) -> Iterator[Alert]:
     if getattr(run, "is_local", False):
-        yield Alert(severity="problem", title="No guarantee.", text=NO_PROMISE)
+        yield Alert(severity="problem", title="No guarantee.", text=NO_GUARANTEE)
     if getattr(run, "is_simulation", False):
         text = "Anybody who knows the seed can remove the noise."
         yield Alert(severity="review", title=_SIMULATION, text=text)
