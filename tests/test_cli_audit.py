@@ -122,10 +122,10 @@ def test_the_answer_is_that_of_python(people_csv, tmp_path):
     for name, value, origin in (
         ("estimator", f"{TREE}:max_depth=5", "given"),
         ("target", "income", "given"),
-        ("members", "a fair coin for each row of the table, tossed here", "default"),
+        ("members", "half of the rows of the table, chosen here at random", "default"),
         ("groups", "city", "given"),
         ("references", "6", "given"),
-        ("attacks", "all that can be made", "default"),
+        ("attacks", "all that are possible", "default"),
         ("delta", "1e-05", "default"),
         ("confidence", "0.95", "default"),
         ("seed", "3", "given"),
@@ -165,7 +165,7 @@ def test_a_released_model_with_rows_it_was_not_trained_on(
     assert found["lower_bounds"]
     page = page_of(tmp_path / "o")
     assert "exposures" in stored_page(tmp_path / "o").get("audit").figures
-    assert "said to be chosen by fair coins" in page
+    assert "stated to be chosen by fair coins" in page
     # The same in Python.
     again = expost.audit(
         model,
@@ -265,7 +265,7 @@ def test_answers_that_were_computed_elsewhere(program, tmp_path):
 
     np.savez(tmp_path / "nobody.npz", losses=losses)
     bad = program("audit", "--arrays", tmp_path / "nobody.npz", "--out", tmp_path / "p")
-    refused(bad, tmp_path / "p", "nobody.npz | who was a member | 'member'")
+    refused(bad, tmp_path / "p", "nobody.npz | does not state the members | 'member'")
     both = ("audit", "data.csv", "--arrays", tmp_path / "losses.npz", "--out", tmp_path / "p")
     refused(program(*both), tmp_path / "p", "DATA | leave DATA out")
 
@@ -418,8 +418,8 @@ def test_a_seed_that_was_drawn_is_that_of_the_resumed_run(ask, tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        ("os.system", "is no class"),
-        ("os.path.join", "is no class"),
+        ("os.system", "is not a class"),
+        ("os.path.join", "is not a class"),
         ("collections.OrderedDict", "has no fit"),
         ("sklearn.svm.SVC", "has no predict_proba | pass probability=True"),
         ("sklearn.linear_model.Ridge", "has no predict_proba"),
@@ -431,7 +431,7 @@ def test_a_seed_that_was_drawn_is_that_of_the_resumed_run(ask, tmp_path, monkeyp
         (f"{TREE}:**{{}}", "param=value"),
         (f"{TREE}:max_depth=3)+(4", "param=value"),
         (f"{TREE}:depth=3", "does not take these parameters"),
-        (f"{TREE}:max_depth=open('x')", "'max_depth' is no literal"),
+        (f"{TREE}:max_depth=open('x')", "'max_depth' is not a literal"),
     ],
 )
 def test_what_is_no_estimator_is_refused(ask, tmp_path, model, words):
@@ -459,8 +459,8 @@ def test_parameters_are_literals_or_words():
         ("--confidence nan", "confidence=nan"),
         ("--seed -1", "seed=-1"),
         ("--workers 0", "workers=0"),
-        ("--coins", "--coins | leave it out"),
-        ("--arrays x.npz", "--estimator, --arrays: name exactly one"),
+        ("--coins", "--coins | --holdout"),
+        ("--arrays x.npz", "--estimator, --arrays: give exactly one"),
         ("--id nokey", "nokey"),
         ("--group nogroup", "nogroup"),
         ("--drop nocolumn", "nocolumn"),
@@ -477,7 +477,7 @@ def test_mistakes_are_one_sentence_and_nothing_is_written(ask, tmp_path, options
 def test_other_mistakes(ask, program, people_csv, others_csv, tmp_path):
     out = tmp_path / "o"
     refused(program("audit", "--estimator", TREE, "--out", out), out, "DATA | --target")
-    refused(ask(model=None), out, "name exactly one")
+    refused(ask(model=None), out, "give exactly one")
     refused(ask("--holdout", people_csv), out, "holds the rows of DATA")
     refused(ask("--id number --holdout", people_csv), out, "60 of its ids")
     asked = ("profile", people_csv, "--target", "income", "--out", tmp_path / "p")
