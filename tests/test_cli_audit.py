@@ -267,7 +267,7 @@ def test_answers_that_were_computed_elsewhere(program, tmp_path):
     bad = program("audit", "--arrays", tmp_path / "nobody.npz", "--out", tmp_path / "p")
     refused(bad, tmp_path / "p", "nobody.npz | does not state the members | 'member'")
     both = ("audit", "data.csv", "--arrays", tmp_path / "losses.npz", "--out", tmp_path / "p")
-    refused(program(*both), tmp_path / "p", "DATA | leave DATA out")
+    refused(program(*both), tmp_path / "p", "DATA | DATA cannot be combined with --arrays")
 
 
 EVERY_OPTION = {

@@ -187,7 +187,7 @@ def test_the_guarantee_allows_what_the_mechanism_guarantees():
     tenth = tile(document("gaussian"), "Guarantee").lines[1]
     how = chosen("gaussian").plan(document("gaussian").facts["recommended"])
     certain = 1 / (1 + math.exp(-how.worst_case - math.log(9)))
-    on_the_safe_side(re.search(r"at most (.+ %) certain", tenth)[1], certain, up=True)
+    on_the_safe_side(re.search(r"(?:at most|less than) (.+ %) certain", tenth)[1], certain, up=True)
 
 
 def test_what_is_missing_is_named_with_its_numbers():
@@ -267,7 +267,7 @@ def test_the_table_in_detail(kind):
         middle = sorted(sweep.typical[index])[(choice.sweep.rows - 1) // 2]
         # A row's own, as on the slider, and not between it and the next.
         assert medians[at] == pytest.approx(middle, rel=1e-9)
-        assert medians[at] == pytest.approx(slider.figures(epsilon).typical[0], rel=1e-6)
+        assert medians[at] == pytest.approx(slider.figures(epsilon).exposures[0], rel=1e-6)
         assert largest[at] == pytest.approx(sweep.typical[index].max(), rel=1e-9)
         assert posteriors[at] == pytest.approx(choice.posterior_at(tried)[index], rel=1e-9)
     marks, _ = column(detailed, "")
@@ -484,9 +484,9 @@ def test_the_widget_begins_with_the_figures_of_the_slider(kind):
     (_, epsilon), *pairs = widget.blocks[0].pairs
     assert read(epsilon.partition(",")[0]) == Decimal(f"{slider.start:.3g}")
     start = slider.figures(slider.start)
-    for (_, text), value in zip(pairs[: len(SHARES)], start.typical, strict=True):
+    for (_, text), value in zip(pairs[: len(SHARES)], start.exposures, strict=True):
         on_the_safe_side(text.removeprefix("at most ").partition(" nats")[0], value, up=True)
-    on_the_safe_side(pairs[len(SHARES)][1], start.belief, up=True)
+    on_the_safe_side(pairs[len(SHARES)][1], start.posterior, up=True)
     assert len(pairs) == len(SHARES) + (1 if start.advantage is None else 3)
     if start.advantage is not None:
         on_the_safe_side(pairs[-1][1], start.advantage, up=True)

@@ -28,6 +28,7 @@ from expost.report.document import (
     table,
 )
 from expost.report.figure import Axis, Figure, Line, Panel, Role
+from expost.report.sections.bounds import up
 from expost.report.sections.ranks import certainties
 from expost.risk import Guarantee
 from expost.risk.dpsgd import DPSGD
@@ -135,10 +136,6 @@ def _hidden(run: Any, transcript: Transcript) -> Guarantee | None:
 # -- overview --------------------------------------------------------------------------------------
 
 
-def _up(value: float) -> str:
-    return number(value, "up")
-
-
 def _steps(total: int) -> str:
     return f"{count(total)} step{'' if total == 1 else 's'}"
 
@@ -157,18 +154,18 @@ def _verdict(transcript: Transcript, budget: _Budget) -> Verdict:
 
 
 def _guaranteed(transcript: Transcript, budget: _Budget) -> str:
-    steps, slip = _steps(transcript.steps), f"(δ = {_up(budget.delta)})"
+    steps, slip = _steps(transcript.steps), f"(δ = {up(budget.delta)})"
     if budget.known_epsilon is None:
         assert budget.epsilon is not None
-        return f"The training of {steps} guarantees ε = {_up(budget.epsilon)} {slip}."
-    known = f"ε = {_up(budget.known_epsilon)}"
+        return f"The training of {steps} guarantees ε = {up(budget.epsilon)} {slip}."
+    known = f"ε = {up(budget.known_epsilon)}"
     if budget.epsilon is None:
         return (
             f"The training of {steps} guarantees {known} {slip} against an attacker who knows the"
             " batches."
         )
     return (
-        f"The training of {steps} guarantees ε = {_up(budget.epsilon)} {slip}, and {known} against"
+        f"The training of {steps} guarantees ε = {up(budget.epsilon)} {slip}, and {known} against"
         " an attacker who knows the batches."
     )
 
@@ -177,7 +174,7 @@ def _tiles(transcript: Transcript, budget: _Budget) -> Iterator[Tile]:
     least = [value for value in (budget.epsilon, budget.known_epsilon) if value is not None]
     if least:
         yield Tile(
-            label="Guarantee", value=f"ε = {_up(least[0])}", lines=(f"δ = {_up(budget.delta)}",)
+            label="Guarantee", value=f"ε = {up(least[0])}", lines=(f"δ = {up(budget.delta)}",)
         )
     else:
         yield Tile(label="Guarantee", value="None", tone="bad")
@@ -186,7 +183,7 @@ def _tiles(transcript: Transcript, budget: _Budget) -> Iterator[Tile]:
     yield Tile(
         label="Most exposed row",
         value=certainty(exposure),
-        lines=(f"row {count(row)}", f"{nats(_up(exposure))}, every step seen"),
+        lines=(f"row {count(row)}", f"{nats(up(exposure))}, every step seen"),
     )
 
 
@@ -194,7 +191,7 @@ def _alerts(run: Any) -> Iterator[Alert]:
     if getattr(run, "is_local", False):
         yield Alert(severity="problem", title="No guarantee.", text=NO_PROMISE)
     if getattr(run, "is_simulation", False):
-        text = "Anybody who knows the seed can remove the noise."
+        text = "Anyone who knows the seed can remove the noise."
         yield Alert(severity="review", title=_SIMULATION, text=text)
     for notice in getattr(run, "notices", ()):
         yield Alert(severity="review", title=one_line(notice))
@@ -351,10 +348,10 @@ def _budget_figure(spent: Sequence[tuple[int, float]], delta: float) -> Figure:
     epsilons = tuple(epsilon for _, epsilon in spent)
     return Figure(
         key="budget",
-        description=f"ε from {_up(epsilons[0])} after the first to {_up(epsilons[-1])} at the end.",
+        description=f"ε from {up(epsilons[0])} after the first to {up(epsilons[-1])} at the end.",
         panels=(
             Panel(
-                title=f"ε by step (δ = {_up(delta)})",
+                title=f"ε by step (δ = {up(delta)})",
                 x=Axis(label="steps", low=steps[0], high=steps[-1], format="count"),
                 y=Axis(label="ε", low=0.0, high=1.08 * max(epsilons) or 1.0, quantity="epsilon"),
                 lines=(Line(name="", x=steps, y=epsilons),),
