@@ -64,7 +64,7 @@ def tables(found):
 
 @pytest.fixture
 def bare(found, monkeypatch):
-    """The same results without figures, which take seconds to draw."""
+    """Return the same results without figures, which take seconds to draw."""
     monkeypatch.setattr(reproduction, "png", lambda figure: b"picture")
     exhibits = tuple(replace(exhibit, draw=lambda: None) for exhibit in found.exhibits)
     return replace(found, exhibits=exhibits)

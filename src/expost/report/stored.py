@@ -89,7 +89,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _is_shown(text: str) -> bool:
-    """Whether a text is on one line, and steers neither a terminal nor the order of letters."""
+    """Return whether a text is on one line, without control or direction characters."""
     return text.replace("\N{NO-BREAK SPACE}", " ").isprintable()
 
 
