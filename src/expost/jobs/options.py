@@ -137,5 +137,5 @@ def read_labels(text: str) -> tuple[str, ...]:
     """Return comma-separated labels."""
     labels = tuple(label.strip() for label in text.split(","))
     if len(labels) < 2:
-        raise ValueError(f"{text!r} must be two or more comma-separated labels")
+        raise ValueError(f"{text!r} must be at least two labels, comma-separated")
     return labels

@@ -13,7 +13,7 @@ import numpy as np
 from expost import _checks
 from expost.errors import InvalidInput
 from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript
-from expost.numbers import certainty, count, figure, nats, number
+from expost.numbers import certainty, count, nats, number
 from expost.profiles.transcript import LAST_MODEL, NO_PROMISE, individual_epsilon
 from expost.report.document import (
     Alert,
@@ -28,13 +28,13 @@ from expost.report.document import (
     table,
 )
 from expost.report.figure import Axis, Figure, Line, Panel, Role
-from expost.report.sections.bounds import up
+from expost.report.sections.bounds import cell_up, up
 from expost.report.sections.ranks import certainties
 from expost.risk import Guarantee
 from expost.risk.dpsgd import DPSGD
 from expost.types import Audience, FloatArray, Neighbouring
 
-__all__ = ["budget_figure", "epochs_figure", "training_document"]
+__all__ = ["epochs_figure", "training_document"]
 
 # Epochs and numbers of steps that the figures show. With sampling each ε takes a second.
 _EPOCHS, _CLOSED_FORM, _SAMPLED = 60, 33, 6
@@ -307,7 +307,7 @@ def _epochs_table(transcript: Transcript) -> Table:
     lines = list(zip(epochs, *exposures.tolist(), strict=True))
 
     def column(name: str, index: int) -> Any:
-        return name, lambda line: line[index], lambda value: figure(value, "up")
+        return name, lambda line: line[index], cell_up
 
     return table(
         lines,
@@ -334,15 +334,6 @@ def _spent(transcript: Transcript, budget: _Budget) -> Iterator[tuple[int, float
         yield steps, replace(hidden, steps=steps).epsilon(budget.delta)
 
 
-def budget_figure(run: Any, *, delta: float = _DELTA) -> Figure:
-    """Return the ε of so many steps, where all have the same noise."""
-    transcript: Transcript = run if isinstance(run, Transcript) else run.transcript
-    spent = tuple(_spent(transcript, _Budget.of(run, transcript, delta)))
-    if not spent:
-        raise InvalidInput("run: has no ε by step; its noise changed, or a filter was used.")
-    return _budget_figure(spent, delta)
-
-
 def _budget_figure(spent: Sequence[tuple[int, float]], delta: float) -> Figure:
     steps = tuple(float(step) for step, _ in spent)
     epsilons = tuple(epsilon for _, epsilon in spent)
@@ -365,7 +356,7 @@ def _budget_table(spent: Sequence[tuple[int, float]]) -> Table:
     return table(
         chosen,
         ("steps", lambda point: point[0], count),
-        ("ε", lambda point: point[1], lambda value: figure(value, "up")),
+        ("ε", lambda point: point[1], cell_up),
     )
 
 
@@ -381,6 +372,6 @@ def _individual_table(budget: _Budget) -> Table:
     return table(
         list(zip((name for name, _ in _QUANTILES), values, strict=True)),
         ("rows", lambda line: line[0], str),
-        ("ε", lambda line: line[1], lambda value: figure(value, "up")),
+        ("ε", lambda line: line[1], cell_up),
         caption=f"ε of single rows by the lengths of their gradients ({meaning})",
     )
