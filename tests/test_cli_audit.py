@@ -126,10 +126,10 @@ def test_the_answer_is_that_of_python(people_csv, tmp_path):
     for name, value, origin in (
         ("estimator", f"{TREE}:max_depth=5", "given"),
         ("target", "income", "given"),
-        ("members", "a fair coin for each row of the table, tossed here", "default"),
+        ("members", "half of the rows of the table, chosen here at random", "default"),
         ("groups", "city", "given"),
         ("references", "6", "given"),
-        ("attacks", "all that can be made", "default"),
+        ("attacks", "all that are possible", "default"),
         ("delta", "1e-05", "default"),
         ("confidence", "0.95", "default"),
         ("seed", "3", "given"),
@@ -169,7 +169,7 @@ def test_a_released_model_with_rows_it_was_not_trained_on(
     assert found["lower_bounds"]
     page = page_of(tmp_path / "o")
     assert "exposures" in page_in(tmp_path / "o").get("audit").figures
-    assert "said to be chosen by fair coins" in page
+    assert "stated to be chosen by fair coins" in page
     # The same in Python.
     again = expost.audit(
         model,
@@ -249,9 +249,9 @@ def test_answers_that_were_computed_elsewhere(program, tmp_path):
 
     np.savez(tmp_path / "nobody.npz", losses=losses)
     bad = program("audit", "--arrays", tmp_path / "nobody.npz", "--out", tmp_path / "p")
-    refused(bad, tmp_path / "p", "nobody.npz | who was a member | 'member'")
+    refused(bad, tmp_path / "p", "nobody.npz | does not state the members | 'member'")
     both = ("audit", "data.csv", "--arrays", tmp_path / "losses.npz", "--out", tmp_path / "p")
-    refused(program(*both), tmp_path / "p", "DATA | leave DATA out")
+    refused(program(*both), tmp_path / "p", "DATA | DATA cannot be combined with --arrays")
 
 
 EVERY_OPTION = {
@@ -393,8 +393,8 @@ def test_a_seed_that_was_drawn_is_that_of_the_resumed_run(ask, tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        ("os.system", "is no class"),
-        ("os.path.join", "is no class"),
+        ("os.system", "is not a class"),
+        ("os.path.join", "is not a class"),
         ("collections.OrderedDict", "has no fit"),
         ("sklearn.svm.SVC", "has no predict_proba | pass probability=True"),
         ("sklearn.linear_model.Ridge", "has no predict_proba"),
@@ -406,7 +406,7 @@ def test_a_seed_that_was_drawn_is_that_of_the_resumed_run(ask, tmp_path, monkeyp
         (f"{TREE}:**{{}}", "param=value"),
         (f"{TREE}:max_depth=3)+(4", "param=value"),
         (f"{TREE}:depth=3", "does not take these parameters"),
-        (f"{TREE}:max_depth=open('x')", "'max_depth' is no literal"),
+        (f"{TREE}:max_depth=open('x')", "'max_depth' is not a literal"),
     ],
 )
 def test_what_is_no_estimator_is_refused(model, words):
@@ -431,9 +431,9 @@ def test_options_that_do_not_go_together(ask, program, people_csv, others_csv, t
     out = tmp_path / "o"
     refused(program("audit", "--estimator", TREE, "--out", out), out, "DATA | --target")
     refused(program("audit", "--query", "people", "--out", out), out, "name the database")
-    refused(ask(model=None), out, "name exactly one")
-    refused(ask("--arrays x.npz"), out, "--estimator, --arrays: name exactly one")
-    refused(ask("--coins"), out, "--coins | leave it out")
+    refused(ask(model=None), out, "give exactly one")
+    refused(ask("--arrays x.npz"), out, "--estimator, --arrays: give exactly one")
+    refused(ask("--coins"), out, "--coins | --holdout")
     refused(ask("--holdout", people_csv), out, "holds the rows of DATA")
     refused(ask("--id number --holdout", people_csv), out, "60 of its ids")
     asked = ("profile", people_csv, "--target", "income", "--out", tmp_path / "p")

@@ -119,7 +119,7 @@ def test_without_its_libraries_the_program_says_so_and_the_doctor_works(tmp_path
     done = finished([str(PROGRAM), "profile", "x.csv"], env=environment)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("expost: the command line cannot be started (")
-    assert done.err.endswith("expost doctor says what is broken.\n")
+    assert done.err.endswith("run expost doctor to find the cause.\n")
     assert done.err.count("\n") == 1
     found = finished([str(PROGRAM), "doctor"], env=environment)
     assert (found.code, found.err) == (1, "")

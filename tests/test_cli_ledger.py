@@ -54,7 +54,7 @@ def checksum(model: Path) -> str:
 
 def test_every_release_is_listed(ask, tmp_path):
     first = said(ask("--epsilon 0.5"))
-    assert "has been released" not in first
+    assert "releases, which together" not in first
     assert f"ledger {tmp_path / LEDGER}" in first
     (one,) = entries(tmp_path)
     model = tmp_path / "o" / "model.json"
@@ -62,14 +62,14 @@ def test_every_release_is_listed(ask, tmp_path):
     assert mode(tmp_path / LEDGER) == 0o600
     # To draw until one likes it: the model that was written over stays spent.
     again = said(ask("--epsilon 0.25 --force"))
-    assert "released 2 times, and seeing all of it spends epsilon 0.75 by addition" in again
+    assert "has 2 releases, which together spend epsilon 0.75 by addition" in again
     assert "other rows" not in again
     two = entries(tmp_path)
     assert two[0] == one
     assert two[1].release == checksum(model)
     assert two[0].data == two[1].data
     page = (tmp_path / "o" / "report.CURATOR-ONLY.html").read_text()
-    assert "has been released 2 times" in page
+    assert "has 2 releases" in page
     # No row is in it, but what a curator may see: its digest, and that of no other salt.
     assert not re.search("Oslo|Bergen|p0[0-9][0-9]", (tmp_path / LEDGER).read_text())
 
@@ -77,7 +77,7 @@ def test_every_release_is_listed(ask, tmp_path):
 def test_one_ledger_for_several_folders(ask, tmp_path):
     shared = tmp_path / "people.json"
     said(ask("--ledger", shared, out="a"))
-    assert "released 2 times" in said(ask("--drop city --ledger", shared, out="b"))
+    assert "has 2 releases" in said(ask("--drop city --ledger", shared, out="b"))
     path = tmp_path / "people.CURATOR-ONLY.json"
     assert [entry.name for entry in Ledger.load(path).entries] == [
         str(tmp_path / name / "model.json") for name in "ab"
@@ -85,7 +85,7 @@ def test_one_ledger_for_several_folders(ask, tmp_path):
     assert IN_FOLDER not in names(tmp_path / "a") | names(tmp_path / "b")
     third = said(ask("--ledger", path, out="c"))
     # Without a column the rows are not known to be the same people's; they count all the same.
-    assert "1 of the 3 were made from other rows, or with other columns" in third
+    assert "1 of the 3 were made from other rows or columns" in third
     # A folder that has a ledger of its own keeps it whole.
     own = tmp_path / "d" / IN_FOLDER
     said(ask("--ledger", own, out="d"))
@@ -111,20 +111,22 @@ def test_nothing_is_released_past_a_damaged_ledger(ask, tmp_path, spoil, words):
     done = ask("--force")
     assert (done.code, done.out) == (2, "")
     assert words in done.message
-    assert "nothing is released while it is" in done.message
+    assert "nothing is released without a valid ledger" in done.message
     assert (model.read_bytes(), ledger.read_bytes()) == before
     refused(ask("--ledger", ledger, out="n"), tmp_path / "n", "restore it from a copy | --ledger")
 
 
 def test_a_ledger_that_cannot_be_written_is_refused_before_any_work(ask, tmp_path, monkeypatch):
-    refused(ask("--ledger", tmp_path / "no" / "x.json"), tmp_path / "o", "its folder is not there")
+    refused(
+        ask("--ledger", tmp_path / "no" / "x.json"), tmp_path / "o", "its folder does not exist"
+    )
     (tmp_path / "shut").mkdir()
     real = os.access
     monkeypatch.setattr(
         os, "access", lambda path, how: Path(path).name != "shut" and real(path, how)
     )
     done = ask("--ledger", tmp_path / "shut" / "x.json")
-    refused(done, tmp_path / "o", "cannot be written to | what is not listed is not released")
+    refused(done, tmp_path / "o", "cannot be written to | nothing is released without a ledger")
 
 
 def test_a_process_killed_once_it_has_listed_leaves_no_release(people_csv, tmp_path):
@@ -195,8 +197,8 @@ def test_profiling_a_listed_model(ask, tmp_path):
     assert len(entries(tmp_path)) == 1
     said(ask("--force"))
     told = said(ask("--model", model, out="q"))
-    assert "released 2 times, and seeing all of it spends epsilon 2 by addition" in told
-    assert "not the rows" not in told
+    assert "has 2 releases, which together spend epsilon 2 by addition" in told
+    assert "was made from other rows" not in told
     assert len(entries(tmp_path)) == 2
 
 
@@ -209,19 +211,19 @@ def test_profiling_a_model_that_no_ledger_lists(ask, tmp_path):
     ledger.unlink()
     # An old folder has no ledger: it works as before, and is told so.
     told = said(ask("--model", model, out="p"))
-    assert "No ledger lies beside the model" in told
+    assert "There is no ledger next to the model" in told
     assert f"--add {model}" in told
     said(ask(out="other"))
     told = said(ask("--model", model, out="q"))
     assert f"The model is not in {ledger}" in told
-    assert "released 2 times" in told
+    assert "has 2 releases" in told
     refused(
         ask("--model", model, "--ledger", tmp_path / "none.json", out="r"),
         tmp_path / "r",
-        "none.CURATOR-ONLY.json | is not there (start it with: expost ledger",
+        "none.CURATOR-ONLY.json | does not exist (start it with: expost ledger",
     )
     ledger.write_text("{}")
-    assert "The ledger cannot be relied on" in said(ask("--model", model, out="s"))
+    assert "The ledger is not valid" in said(ask("--model", model, out="s"))
 
 
 def test_rows_that_are_not_those_of_the_model_are_recognised(ask, tmp_path):
@@ -232,7 +234,7 @@ def test_rows_that_are_not_those_of_the_model_are_recognised(ask, tmp_path):
     other = tmp_path / "other.csv"
     other.write_text(text(table))
     told = said(ask("--model", tmp_path / "o" / "model.json", out="p", data=other))
-    assert "These are not the rows that the model was made from" in told
+    assert "the model was made from other rows" in told
 
 
 # Publishing ----------------------------------------------------------------------------------------
@@ -254,10 +256,10 @@ def publish(program, people_csv, tmp_path):
 def test_what_a_report_spends_is_listed_beside_its_model(publish, tmp_path):
     told = said(publish())
     # A report from the model alone releases nothing more.
-    assert "No ledger lies beside the model" in told
+    assert "There is no ledger next to the model" in told
     assert not (tmp_path / LEDGER).exists()
     told = said(publish(*SPENT, out="q"))
-    assert "released 2 times, and seeing all of it spends epsilon 2, delta 3e-06" in told
+    assert "has 2 releases, which together spend epsilon 2, delta 3e-06" in told
     model, report = entries(tmp_path)
     assert model.release == checksum(tmp_path / "model.json")
     assert report.release == checksum(tmp_path / "q" / "report.json")
@@ -266,9 +268,9 @@ def test_what_a_report_spends_is_listed_beside_its_model(publish, tmp_path):
     assert report.data == model.data
     assert IN_FOLDER not in names(tmp_path / "q")
     # Another one spends again; the first stays.
-    assert "released 3 times" in said(publish(*SPENT, "--force", out="q"))
+    assert "has 3 releases" in said(publish(*SPENT, "--force", out="q"))
     assert entries(tmp_path)[:2] == (model, report)
-    assert "released 3 times" in said(publish(out="r"))
+    assert "has 3 releases" in said(publish(out="r"))
     named = tmp_path / "all.CURATOR-ONLY.json"
     said(publish(*SPENT, "--ledger", named, out="s"))
     assert [entry.kind for entry in Ledger.load(named).entries] == ["model", "report"]

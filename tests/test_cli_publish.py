@@ -178,11 +178,13 @@ def test_an_earlier_report_is_not_written_over_unasked(ask, tmp_path):
     assert (out / "report.json").read_bytes() == before
     done = ask(*SPENT, "--force")
     assert done.code == 0
-    assert "that stays spent, and counts beside what this one spends" in " ".join(done.out.split())
+    assert "This remains spent, in addition to what this report spends" in " ".join(
+        done.out.split()
+    )
     assert "0.7 + 0.3" in done.out
     assert (out / "report.json").read_bytes() != before
     # Another kind over it: the notice stays; a report that spent nothing has none.
-    assert "stays spent" in ask("--force").out
+    assert "remains spent" in ask("--force").out
     assert "stays spent" not in ask("--force", data=None).out
     assert names(out) == PUBLIC
 
@@ -292,7 +294,7 @@ def test_what_a_report_for_review_spends_is_listed(ask, program, model, tmp_path
     assert "2 releases used constants of the data" in program("ledger", tmp_path / "o").out
     done = ask(*SPENT, "--force", of=of)
     assert done.code == 0, done.err
-    assert "that stays spent" in " ".join(done.out.split())
+    assert "This remains spent" in " ".join(done.out.split())
 
 
 def test_reports_for_different_readers_do_not_share_a_folder(ask, program, read, tmp_path):
@@ -326,7 +328,7 @@ def test_a_full_disk(ask, tmp_path):
     with room_for(6000):
         done = ask(*SPENT)
     assert done.code == 2
-    assert "the report is there, and holds" in done.err
+    assert "the report was written and is valid" in done.err
     PublishedReport.load(report)
 
 

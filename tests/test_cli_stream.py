@@ -284,7 +284,9 @@ def test_persons_are_not_streamed(program, source, tmp_path):
         *("profile", source, "--target", "income", "--person", "number", "--out", out),
         *("--engine", "local"),
     )
-    refused(done, out, "--person 'number' | cannot be brought together in blocks | --memory")
+    refused(
+        done, out, "--person 'number' | cannot be combined with processing in blocks | --memory"
+    )
 
 
 # A model that exists -----------------------------------------------------------------------------
@@ -527,7 +529,7 @@ def test_rows_without_files_are_compared_themselves(tmp_path, monkeypatch, same)
         with pytest.raises(streams.Killed):
             run(_of_rows(rows, tmp_path / "o"))
     changed = rows.set_column(2, "hours", pa.array([*rows["hours"].to_pylist()[:-1], 3.0]))
-    with pytest.raises(InvalidInput, match="its rows are not those that the run was begun with"):
+    with pytest.raises(InvalidInput, match="its rows are not those that the run started with"):
         run(_of_rows(changed, tmp_path / "o", resume=True))
     run(_of_rows(rows, tmp_path / "o", resume=True))
     assert same(tmp_path / "o")
@@ -540,10 +542,10 @@ def _of_rows(rows, out, **options):
 
 def test_what_was_begun_is_not_written_over_unasked(source, begun):
     out = begun
-    with pytest.raises(InvalidInput, match=r"a run was begun here .* --resume .* or --force"):
+    with pytest.raises(InvalidInput, match=r"holds an unfinished run.* --resume .* or --force"):
         run(streams.job(source, out))
     # In memory neither.
-    with pytest.raises(InvalidInput, match="a run was begun here"):
+    with pytest.raises(InvalidInput, match="holds an unfinished run"):
         in_memory(source, out)
     in_memory(source, out, force=True)
     assert not (out / ".expost-run").exists()

@@ -341,7 +341,7 @@ def of_choices(tally, kinds=("laplace", "gaussian", "objective", "regression", "
         curve, slider = choice.utility.leading, slider_of_choice(choice)
         values += [*(np.maximum(curve.gap, 0) / curve.best_gain)]
         if slider is not None:
-            values += [slider.accuracy, *slider.figures(slider.start).typical]
+            values += [slider.accuracy, *slider.figures(slider.start).exposures]
         tally.document(document, values, probabilities=True)
         # These columns are bounds too, and their titles leave the word out.
         for table in tables(document):

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.spinner import Spinner
 
 import expost
-from expost.cli import blocks
+from expost.cli import stream as stream_module
 from expost.cli.app import app
 from expost.cli.mistakes import sentence
 from expost.cli.progress import progress
@@ -420,7 +420,7 @@ def test_a_job_writes_json_lines(ask, slow, monkeypatch, at_terminal):
     [
         (InvalidInput("x=3:\nmust be 4."), "x=3: must be 4.", 2),
         (OSError(28, "No space left on device", "o/part"), "o/part: No space left on device.", 2),
-        (MemoryError(), "not enough memory; drop columns, or take fewer rows.", 2),
+        (MemoryError(), "not enough memory; drop columns, or use fewer rows.", 2),
         (KeyboardInterrupt(), "interrupted.", 130),
     ],
 )
@@ -510,19 +510,19 @@ def test_what_is_written_to_nobody_is_lost_and_nothing_else():
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w", encoding="ascii") as file:
-        stream = blocks.Stream(file)
+        stream = stream_module.Stream(file)
         # What cannot be written is no reason to stop.
         stream.write("ε")
         assert stream.fileno() == writer
         stream.write("words\n")
         stream.flush()
         stream.write("more words\n")
-        with pytest.raises(OSError, match="nobody"):
+        with pytest.raises(OSError, match="closed"):
             stream.fileno()
         assert (stream.isatty(), stream.encoding) == (False, "ascii")
         # Whoever else writes there is spared the error too, and so is the end of the program.
         print("last words", file=file, flush=True)
-    closed = blocks.Stream(file)
+    closed = stream_module.Stream(file)
     assert closed.write("words") == 5
 
 

@@ -46,7 +46,7 @@ class Trials:
     progress: Callable[[int, int], None]
 
     def run(self) -> dict[str, NDArray[np.float64]]:
-        """(count, …) the numbers of every trial, by name."""
+        """Return (count, …) the numbers of every trial, by name."""
         found, entropy = self._kept()
         missing = [number for number in range(self.count) if number not in found]
         self.progress(self.count - len(missing), self.count)

@@ -18,7 +18,7 @@ needs_credit = pytest.mark.skipif(
 
 
 def small_credit(rows=400, seed=0):
-    """The columns of the credit data with made-up cells."""
+    """Return the columns of the credit data with made-up cells."""
     rng = np.random.default_rng(seed)
     columns = {"ID": np.arange(1, rows + 1)}
     for name in datasets._CREDIT[1:]:

@@ -72,7 +72,7 @@ def naive_rows(X, data_norm, intercept):
 
 
 def naive_constants(model, count, dimension):
-    """(the penalty of each coordinate of the sum, the scale of the Gamma law of ∥b∥)."""
+    """Return the penalty of each coordinate of the sum, and the scale of the Gamma law of ∥b∥."""
     q = math.sqrt(model.data_norm**2 + 1) if model.fit_intercept else model.data_norm
     epsilon = model.epsilon / count
     left = epsilon - 2 * math.log(1 + 0.25 * q * model.C)

@@ -40,7 +40,7 @@ def drawn(rows):
 
 
 def noises(penalty):
-    """The noise of every model, (e, 51, 20, 2), by Chaudhuri et al.'s Algorithm 2."""
+    """Return the noise of every model, (e, 51, 20, 2), by Chaudhuri et al.'s Algorithm 2."""
     rng = np.random.default_rng(np.random.SeedSequence(4))
     all_of_them = []
     for power in points.LOG_EPSILONS:
@@ -52,7 +52,7 @@ def noises(penalty):
 
 
 def pull(X, y, theta, penalty, b):
-    """The gradient of Σ log(1 + e^(−y x·θ)) + (λ/2)∥θ∥² + b·θ, row by row."""
+    """Return the gradient of Σ log(1 + e^(−y x·θ)) + (λ/2)∥θ∥² + b·θ, row by row."""
     total = penalty * theta + b
     for row, label in zip(X, y, strict=True):
         total = total - label * row / (1 + math.exp(label * float(row @ theta)))

@@ -96,7 +96,7 @@ def changed(found, kind, figure, factor):
 
 
 def set_to(found, kind, figure, share, value):
-    """The quantile at ``share`` is ``value`` in every release."""
+    """Set the quantile at ``share`` to ``value`` in every release."""
     quantiles = dict(found.quantiles)
     quantiles[kind, figure] = quantiles[kind, figure].copy()
     quantiles[kind, figure][:, reports.SHARES.index(share)] = value
@@ -267,7 +267,7 @@ def test_the_whole_reproduction(tmp_path):
 
 
 def other_readings():
-    """The medians of Fig. 3 where the 21 columns, or the normalisation, are other ones."""
+    """Return the medians of Fig. 3 with other columns, or another normalisation."""
     credit = datasets.load_credit_default()
     ordinal = credit.numeric([*reports._QUANTITIES, "EDUCATION"])
     quantities = credit.numeric(reports._QUANTITIES)

@@ -21,7 +21,7 @@ from papers.lecture.snapshots import (
 
 
 def training(n=400, models=16, epochs=4, *, gap=1.0, together=0.6, seed=0, population=50):
-    """A row's φ rises by ``gap`` a snapshot where it is a member; noise of one model goes together.
+    """Simulate φ that rises by ``gap`` a snapshot for members; a model's noise is correlated.
 
     Half of the rows move, half do not; the target is one more model.
     """

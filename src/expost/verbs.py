@@ -28,7 +28,7 @@ from expost.jobs import epsilon
 from expost.jobs.epsilon import QUESTION
 from expost.jobs.output import check_place
 from expost.jobs.profile import PHASES, run_opened
-from expost.jobs.profile_asked import opened_for
+from expost.jobs.profile_options import open_for_profile
 from expost.jobs.requests import EpsilonRequest, ProfileRequest
 from expost.jobs.streaming import Streaming, is_streamed, table_rows
 from expost.jobs.table import check_options, label_scale_of, noted, table_notices, training_of
@@ -185,7 +185,7 @@ def profile(
         listener.phase("reading the table")
         if out is not None:
             check_place(job.out, resume=resume, force=force, lost=job.lost)
-        opened = opened_for(job, release) if given is None else given
+        opened = open_for_profile(job, release) if given is None else given
         if out is not None:
             return run_opened(job, release, opened, notes, listener).profile
         return _in_memory(job, release, opened, listener)

@@ -23,7 +23,7 @@ from expost.data import Encoding, open_table
 from expost.errors import InvalidInput
 from expost.files.directory import RUN
 from expost.files.parts import PartStore
-from expost.jobs.output import MANIFEST, begun, check_place
+from expost.jobs.output import MANIFEST, check_place, is_unfinished
 from expost.ledger import NAME, Ledger
 from expost.mechanisms.publishing import PublishingBudget
 from expost.publishing.report import PublishedReport
@@ -174,7 +174,7 @@ def leftovers(out: Path) -> list[str]:
 
 def looked_at(out: Path) -> dict[str, object]:
     """Look into a folder, at any moment: what has its final name is whole, and says what it is."""
-    found = {"json": 0, "parquet": 0, "tables": 0, "begun": begun(out)}
+    found = {"json": 0, "parquet": 0, "tables": 0, "begun": is_unfinished(out)}
     for path in sorted(out.rglob("*")) if out.exists() else ():
         if any(part.startswith(".") and part != RUN for part in path.relative_to(out).parts):
             continue
@@ -203,9 +203,9 @@ def looked_at(out: Path) -> dict[str, object]:
             kind.load(out / name)
     if (out / NAME).exists():
         Ledger.load(out / NAME)
-    if begun(out):
+    if is_unfinished(out):
         # Nobody takes it for finished.
-        with pytest.raises(InvalidInput, match="begun here and is not finished; pass --resume"):
+        with pytest.raises(InvalidInput, match="holds an unfinished run; pass --resume"):
             check_place(out, resume=False, force=False)
         for folder in (out / RUN).iterdir():
             if folder.is_dir() and not (folder / "_manifest.json").exists():

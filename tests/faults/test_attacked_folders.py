@@ -417,7 +417,7 @@ def attack_in_pairs(nurseries: list[Nursery], case: Case, folder: Path, *options
     assert codes == [0, 2], ended
     (lost,) = [done for done in ended if done.code == 2]
     assert is_one_sentence(lost), lost
-    words = "another process is at work here|is not empty|a run was begun here"
+    words = "another process is at work here|is not empty|holds an unfinished run"
     assert re.search(words, lost.err), lost
     assert_consistent(case, out, before)
     return 1

@@ -158,6 +158,22 @@ def test_tiles_hold_the_figures_of_the_choice(kind):
         assert float(text.replace("−", "-")) == pytest.approx(value, abs=5.1e-4)
 
 
+def test_the_guarantee_allows_what_the_mechanism_guarantees():
+    choice, found = chosen("enough"), document("enough")
+    mechanism = choice.plan(found.facts["recommended"])
+    allowed, passed = tile(found, "Guarantee").lines[1:]
+    worst = 1 / (1 + math.exp(-mechanism.worst_case))
+    on_the_safe_side(re.search(r"at most (.+ %) certain", allowed)[1], worst, up=True)
+    on_the_safe_side(passed.partition("probability ")[2], mechanism.worst_case_passed, up=True)
+    # Pure ε: never passed.
+    assert len(tile(document("laplace"), "Guarantee").lines) == 2
+    # A prior of another size: certainty counts either answer.
+    tenth = tile(document("gaussian"), "Guarantee").lines[1]
+    how = chosen("gaussian").plan(document("gaussian").facts["recommended"])
+    certain = 1 / (1 + math.exp(-how.worst_case - math.log(9)))
+    on_the_safe_side(re.search(r"(?:at most|less than) (.+ %) certain", tenth)[1], certain, up=True)
+
+
 def test_what_is_missing_is_named_with_its_numbers():
     choice = chosen("none")
     more = document("none").verdict.more
@@ -235,7 +251,7 @@ def test_the_table_in_detail(kind):
         middle = sorted(sweep.expected[index])[(choice.sweep.rows - 1) // 2]
         # A row's own, as on the slider, and not between it and the next.
         assert medians[at] == pytest.approx(middle, rel=1e-9)
-        assert medians[at] == pytest.approx(slider.figures(epsilon).typical[0], rel=1e-6)
+        assert medians[at] == pytest.approx(slider.figures(epsilon).exposures[0], rel=1e-6)
         assert largest[at] == pytest.approx(sweep.expected[index].max(), rel=1e-9)
         assert posteriors[at] == pytest.approx(choice.posterior_at(tried)[index], rel=1e-9)
     _, marks = column(detailed, "")
@@ -392,9 +408,9 @@ def test_the_widget_begins_with_the_figures_of_the_slider(kind):
     (_, epsilon), *pairs = widget.blocks[0].pairs
     assert read(epsilon.partition(",")[0]) == Decimal(f"{slider.start:.3g}")
     start = slider.figures(slider.start)
-    for (_, text), value in zip(pairs[: len(SHARES)], start.typical, strict=True):
+    for (_, text), value in zip(pairs[: len(SHARES)], start.exposures, strict=True):
         on_the_safe_side(text.removeprefix("at most ").partition(" nats")[0], value, up=True)
-    on_the_safe_side(pairs[len(SHARES)][1], start.belief, up=True)
+    on_the_safe_side(pairs[len(SHARES)][1], start.posterior, up=True)
     assert len(pairs) == len(SHARES) + (1 if start.advantage is None else 3)
     if start.advantage is not None:
         on_the_safe_side(pairs[-1][1], start.advantage, up=True)

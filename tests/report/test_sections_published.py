@@ -19,7 +19,7 @@ from expost.mechanisms.publishing import PublishingBudget
 from expost.numbers import posterior_at
 from expost.publishing.publish import publish
 from expost.report import Context, document_of, page_of, render_json, render_markdown, render_text
-from expost.report.sections.published import bounds_figure
+from expost.report.sections.published_figure import bounds_figure
 from expost.types import Audience
 
 from .cells import certainty_up, check_document, column, rounded_up, tables
@@ -98,9 +98,9 @@ def test_the_budget_is_that_of_the_report(kind):
     assert document.facts["epsilon"] == spending.model[0]
     # With norm-Laplace noise no bound exceeds the guarantee.
     is_pure = result.release.mechanism.noise == "laplace"
-    assert ("No attacker becomes more than" in document.verdict.text) is is_pure
+    assert ("An attacker becomes at most" in document.verdict.text) is is_pure
     if is_pure:
-        shown = re.search(r"more than (.*?%) certain", document.verdict.text)[1]
+        shown = re.search(r"at most (.*?%) certain", document.verdict.text)[1]
         assert certainty_up(shown, spending.model[0])
 
 

@@ -12,7 +12,7 @@ from expost.profiles.transcript import IndividualEpsilon
 from expost.report import document_of, render_json, render_markdown, render_text
 from expost.report.registry import _DOCUMENTS
 from expost.report.sections.ranks import drawn_ranks, ranked_figure
-from expost.report.sections.small import comparison_figure
+from expost.report.sections.row_results import comparison_figure
 from expost.risk import GaussianNoise, compare_compositions
 from expost.selection import selection_cost
 from expost.types import Audience
@@ -34,7 +34,16 @@ NAMES = (
     *("lower bound", "neighbours", "published report", "release", "roc", "row losses"),
     *("row losses without noise", "selected regularization", "selection cost", "transcript"),
 )
-SECTIONS = ("small", "groups", "composition", "ledger", "training", "published")
+SECTIONS = (
+    "small",
+    "row_results",
+    "attacks",
+    "groups",
+    "composition",
+    "ledger",
+    "training",
+    "published",
+)
 
 
 def drawn(name, key):

@@ -130,7 +130,7 @@ def points():
 
 
 def near():
-    """A candidate of the row's label, close by: the noise is made for far more than that."""
+    """Return a close candidate of the row's label: the noise is made for far more than that."""
     X, y = points()
     return X[ROW] + np.array([2.0, -2.0]), y[ROW]
 

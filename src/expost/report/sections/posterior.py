@@ -34,6 +34,7 @@ from expost.report.document import (
     table,
 )
 from expost.report.figure import Axis, Figure, Line, Panel
+from expost.report.sections.bounds import at_most
 from expost.types import Audience
 
 __all__ = ["posterior_document", "posterior_figure", "posterior_sections"]
@@ -53,7 +54,7 @@ def posterior_document(result: RowIdentifiability) -> Document:
         subtitle=(symbols(one_line(result.description)), f"prior {share(result.prior)}"),
         audience=Audience.CURATOR_ONLY,
         verdict=Verdict(
-            text=f"An attacker gets at most {certainty(prior + highest)} certain that any {unit}"
+            text=f"An attacker gets {at_most(certainty(prior + highest))} certain that any {unit}"
             f" was in the data, from a prior of {share(result.prior)}.",
             more="If that is more than you accept, release at a smaller ε: `expost epsilon"
             " --max-posterior` recommends one.",
@@ -65,8 +66,8 @@ def posterior_document(result: RowIdentifiability) -> Document:
                 label=f"Most exposed {unit}",
                 value=certainty(either) if result.prior == 0.5 else certainty(prior + highest),
                 lines=(
-                    f"posterior of {unit} {printable(result.digest.most_certain.key)}: at most"
-                    f" {certainty(prior + highest)}",
+                    f"posterior of {unit} {printable(result.digest.most_certain.key)}:"
+                    f" {at_most(certainty(prior + highest))}",
                     f"prior {share(result.prior)}",
                 ),
                 people=min(100, math.ceil(100 * posterior_at(prior + highest) - 1e-9)),
@@ -122,7 +123,7 @@ def posterior_sections(result: RowIdentifiability, *, brief: bool) -> Iterator[S
     )
     yield Section(
         id="allowed",
-        title="This model beside its guarantee",
+        title="This model and its guarantee",
         blocks=tuple(_beside_guarantee(result, sampled=brief)),
         nav="Guarantee" if brief else "Details",
         brief=brief,
