@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from expost.engine.processes import _call, _start, available
+from expost.engine.threads import available_cores
+from papers.common.processes import _call, _start
 from papers.common.trials import _Block
 from papers.d53.training import CLIP, RATE, cnn, sigma
 from papers.d53.adversary import _Worlds, prepare_pair
@@ -84,7 +85,7 @@ def main() -> None:
     options = measure.options(__doc__, peak=1)
     print(f"{'ratio of paired times, one thread each':<{measure.WIDTH}} {'median':>11}  (range)")
     table: dict[str, object] = {}
-    workers = available()
+    workers = available_cores()
     numbers, few = list(range(4 * workers)), 2
     here = work()
     seconds = measure.paired(lambda: here(numbers[:few]), lambda: plain(few), options.times)

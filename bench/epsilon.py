@@ -97,7 +97,7 @@ def main() -> None:
         near = adult() if options.peak[0] == "adult" else made_up(1_000_000, 20)
         everything = sweep(near)
         assert everything.low < everything.high
-        assert everything.ranked.mean.shape[0] == everything.typical.shape[0] == len(EPSILONS)
+        assert everything.ranked.mean.shape[0] == everything.expected.shape[0] == len(EPSILONS)
         measure.print_peak()
         return
     print(f"{'ratio of paired times':<{measure.WIDTH}} {'median':>11}  (range)")

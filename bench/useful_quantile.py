@@ -21,7 +21,8 @@ from scipy.stats import binom
 
 from expost.data import Encoding, UnitBall, open_table
 from expost.data.unit_ball import default_intercept
-from expost.estimators import ESTIMATORS, objective_over
+from expost.estimators import ESTIMATORS
+from expost.preparing import objective_over
 from expost.losses import Logistic
 from expost.rows import HeldRows
 from tables import TABLES

@@ -27,7 +27,7 @@ def _papers() -> None:
 
 
 def main() -> None:
-    """Run the program; a user's mistake is one sentence and exit code 2, never a traceback."""
+    """Run the program; a user error is one sentence and exit code 2, never a traceback."""
     try:
         app(prog_name="python -m papers")
     except Exception as error:
@@ -63,8 +63,8 @@ def leblond_command(
 ) -> None:
     """Make the figures of LeBlond et al. (2023) again from UCI Adult.
 
-    Writes Figures 1 to 8 as PNG and their numbers as CSV, and index.html, which sets each of the
-    paper's claims beside what came out; about a minute. Adult is public, so the files may be
+    Writes Figures 1 to 8 as PNG and their numbers as CSV, and index.html, which compares the
+    paper's claims with the results; about a minute. Adult is public, so the files may be
     shown.
     """
     from papers.leblond import run as leblond
@@ -95,8 +95,8 @@ def redberg_wang_command(
     """Make the figures of Redberg & Wang (2021) again, from made-up rows and credit card clients.
 
     Writes Figures 1 to 3 and linear regression as PNG and their numbers as CSV, and index.html,
-    which sets each of the paper's claims beside what came out; about a minute. The data are public
-    or random, so the files may be shown.
+    which compares the paper's claims with the results; about a minute. The data are public or
+    random, so the files may be shown.
     """
     from papers.redberg_wang import run as redberg_wang
 
@@ -138,9 +138,9 @@ def d53_command(
     """Make the figures of MOSAICrOWN D5.3 (2020) again: identifiability.
 
     Writes Figures 3.2, 4.1 and 4.2, Table 5.1 and Figures 5.1 to 5.3 as PNG and their numbers as
-    CSV, and index.html, which sets each of the paper's claims beside what came out. Chapters 3 and
+    CSV, and index.html, which compares the paper's claims with the results. Chapters 3 and
     4 take seconds, the 1,000 trainings of each case about an hour on two processors; stopped, the
-    same command goes on from the finished ones. MNIST is public, so the files may be shown.
+    same command continues with the finished ones. MNIST is public, so the files may be shown.
     """
     from papers.d53 import run as d53
     from papers.d53.training import Effort
@@ -164,7 +164,7 @@ def lecture_command(
         int, typer.Option(min=2, help="Federated trainings of each kind of observer.")
     ] = 16,
     repetitions: Annotated[
-        int, typer.Option(min=2, help="How often members are drawn anew for each defence.")
+        int, typer.Option(min=2, help="How often members are drawn for each defence.")
     ] = 3,
     seed: Annotated[int, typer.Option(help="Seed of everything that is drawn.")] = 0,
     out: Out,

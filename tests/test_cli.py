@@ -26,7 +26,6 @@ import pytest
 
 import expost
 from expost.errors import InvalidInput, WrongRows
-from expost.files import atomic
 from expost.files.directory import RUN
 from expost.jobs import profile as profile_job
 from expost.jobs import table as table_job
@@ -194,7 +193,7 @@ def test_the_main_job_gives_the_losses_of_naive_densities(people_csv, tmp_path):
     assert done.out.rstrip().endswith(f"Report: {(out / 'report.CURATOR-ONLY.html').resolve()}")
 
 
-def test_the_demo_is_quick_and_speaks_json(tmp_path):
+def test_the_demo_is_quick_speaks_json_and_is_not_written_over_unasked(program, tmp_path):
     start = time.monotonic()
     done = installed("demo", "--json-curator", cwd=tmp_path)
     assert time.monotonic() - start < 60
@@ -215,32 +214,20 @@ def test_the_demo_is_quick_and_speaks_json(tmp_path):
     chosen = {setting.name: setting.origin.value for setting in page.settings}
     assert chosen["epsilon"] == "default"
     assert chosen["classes"] == "given"
+    out = tmp_path / "expost-demo"
+    before = model_of(out)
+    again = program("demo", "--out", out)
+    assert (again.code, again.out) == (2, "")
+    assert "--force" in again.message
+    assert model_of(out) == before
+    assert program("demo", "--out", out, "--force").code == 0
+    assert model_of(out)["theta"] != before["theta"]
 
 
 def accuracies(document, measure="accuracy"):
     """The released model, the base rate, and the model without noise, on the training rows."""
     (scores,) = (each for each in tables(document) if each.columns[0].title == "model")
     return column(scores, measure)[1]
-
-
-def test_the_demo_reports_accuracy_beside_the_base_rate_and_refuses_to_write_over(
-    program, tmp_path
-):
-    done = program("demo", "--out", tmp_path / "d", "--epsilon", "100")
-    assert done.code == 0, done.err
-    released, base, noiseless = accuracies(page_in(tmp_path / "d").get("profile"))
-    assert base == pytest.approx(357 / 569)
-    assert base < released <= 1
-    assert noiseless > 0.9
-    (tile,) = (each for each in page_in(tmp_path / "d").tiles if each.label == "Useful?")
-    assert tile.value in done.out
-    again = program("demo", "--out", tmp_path / "d")
-    assert (again.code, again.out) == (2, "")
-    assert "not empty" in again.message
-    assert "--force" in again.message
-    before = model_of(tmp_path / "d")
-    assert program("demo", "--out", tmp_path / "d", "--force").code == 0
-    assert model_of(tmp_path / "d")["theta"] != before["theta"]
 
 
 # A model is drawn once, and kept -----------------------------------------------------------------
@@ -275,9 +262,8 @@ def test_a_process_killed_while_profiling_leaves_the_whole_model_and_nothing_els
     assert names(out) == RESULTS
 
 
-@pytest.mark.parametrize("stage", ["profile_of_table", "page_of", "render_html"])
-def test_a_failure_after_the_draw_leaves_the_model(ask, tmp_path, monkeypatch, stage):
-    monkeypatch.setattr(profile_job, stage, planted)
+def test_a_failure_after_the_draw_leaves_the_model(ask, tmp_path, monkeypatch):
+    monkeypatch.setattr(profile_job, "render_html", planted)
     done = ask()
     assert (done.code, done.out) == (2, "")
     assert done.err == f"expost: planted. {RESUME}\n"
@@ -330,11 +316,11 @@ FIXED = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("option", FIXED)
-def test_what_a_model_fixes_cannot_be_asked_for_again(profiled, ask, tmp_path, option):
-    done = ask(option, "--model", profiled / "model.json")
-    name = option.partition(" ")[0]
-    refused(done, tmp_path / "o", f"expost: {name}: the model has its own; leave {name} out.")
+def test_what_a_model_fixes_cannot_be_asked_for_again(profiled, ask, tmp_path):
+    for option in FIXED:
+        done = ask(option, "--model", profiled / "model.json")
+        name = option.partition(" ")[0]
+        refused(done, tmp_path / "o", f"expost: {name}: the model has its own; leave {name} out.")
 
 
 def test_a_model_is_refused_for_other_rows_or_another_target(ask, tmp_path):
@@ -358,42 +344,10 @@ def test_a_model_is_refused_for_other_rows_or_another_target(ask, tmp_path):
     refused(again(narrow), none, "column 'city' | is not in")
     # The columns may come in any order: they have names.
     assert again([line[::-1] for line in good], out="turned").code == 0
-
-
-def edited(*path: str | int, value: object):
-    def edit(model: bytes) -> bytes:
-        content = json.loads(model)
-        place = content
-        for name in path[:-1]:
-            place = place[name]
-        place[path[-1]] = value
-        return json.dumps(content).encode()
-
-    return edit
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda model: model[: len(model) // 2], "is not a whole JSON file"),
-        (lambda model: b"", "is not a whole JSON file"),
-        (lambda model: b"\xff\xfe\x00", "is not a whole JSON file"),
-        (lambda model: b'{"a": 1}', "is not a released model"),
-        (lambda model: b"[]", "is not a released model"),
-        (edited("mechanism", "epsilon", value=9), "is not a released model"),
-        (edited("n", value=61), "is not a released model"),
-        (edited("theta", value=[0.0]), "is not a released model"),
-        (edited("theta", value="kanarie"), "is not a released model"),
-        (edited("audience", value="public"), "is not a released model"),
-        (edited("theta", 0, value=0.0), "is not a released model"),
-        (edited("encoding", value=None), "is not a released model"),
-        (edited("encoding", "columns", "age", "mean", value=0.0), "is not a released model"),
-    ],
-)
-def test_what_is_not_a_whole_unedited_model_is_refused(profiled, ask, tmp_path, change, words):
-    model = tmp_path / "changed.json"
-    model.write_bytes(change((profiled / "model.json").read_bytes()))
-    refused(ask("--model", model), tmp_path / "o", f"changed.json | {words}")
+    # An edit is found by the checksum (mechanisms/test_release.py).
+    model = tmp_path / "o" / "model.json"
+    model.write_text(model.read_text().replace('"needs-review"', '"public"'))
+    refused(again(good), none, "model.json | is not a released model")
 
 
 def test_a_model_that_was_not_made_from_a_table_is_refused(ask, tmp_path):
@@ -401,11 +355,6 @@ def test_a_model_that_was_not_made_from_a_table_is_refused(ask, tmp_path):
     model = expost.PrivateLogisticRegression(data_norm=5.0, classes=(-1, 1)).fit(features, y)
     path = model.save(tmp_path / "python.json")
     refused(ask("--model", path), tmp_path / "o", "python.json | not made from a table | expost.p")
-
-
-def test_a_model_that_is_not_there_or_is_a_folder_is_refused(ask, tmp_path):
-    refused(ask("--model none.json"), tmp_path / "o", "none.json | cannot be read")
-    refused(ask("--model", tmp_path), tmp_path / "o", "cannot be read")
 
 
 # Bounds known without the data -----------------------------------------------------------------
@@ -468,108 +417,23 @@ def test_a_whole_encoding_also_decides_what_is_missing(ask, tmp_path):
         refused(done, tmp_path / "o", f"{option.partition(' ')[0]} | the encoding has its own")
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("hello", "given.json | is not a whole JSON file"),
-        ("[]", "encoding: must be an Encoding, its JSON object"),
-        ('{"kolumns": {}}', "'kolumns'"),
-        ('{"columns": {"age": {"mean": 1}}}', "'age' | scale"),
-        ('{"columns": {"age": {"mean": 1, "scale": 0}}}', "scale | > 0"),
-        ('{"columns": {"age": {"mean": NaN, "scale": 1}}}', "given.json | not a whole JSON file"),
-        ('{"columns": {"wealth": {"mean": 1, "scale": 1}}}', "'wealth' | is not in"),
-        ('{"data_norm": -1}', "data_norm | > 0"),
-        ('{"target": {"classes": ["a", "b"]}}', "neither 'a' nor 'b'"),
-        ('{"format": "expost encoding", "version": 2}', "given.json | lacks"),
-        ('{"format": "expost encoding", "version": 1}', "given.json | older expost"),
-        ('{"format": "expost encoding", "version": 99}', "given.json | version"),
-    ],
-)
-def test_a_broken_encoding_is_refused(ask, tmp_path, content, words):
-    given = tmp_path / "given.json"
-    given.write_text(content)
-    refused(ask("--encoding", given), tmp_path / "o", words)
-
-
-def test_an_encoding_that_is_not_there_or_holds_a_norm_already_is_refused(ask, tmp_path):
-    refused(ask("--encoding none.json"), tmp_path / "o", "none.json | cannot be read")
-    given = tmp_path / "given.json"
-    given.write_text('{"data_norm": 5}')
-    done = ask("--data-norm 3 --encoding", given)
-    refused(done, tmp_path / "o", "--data-norm | --encoding")
-
-
-# Bad options -----------------------------------------------------------------------------------
+# Refusals --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--epsilon 0", "epsilon=0.0 | > 0"),
-        ("--epsilon -1", "epsilon=-1.0 | > 0"),
-        ("--epsilon nan", "epsilon=nan | > 0"),
-        ("--epsilon much", "Invalid value | '--epsilon'"),
-        ("--regularization 0", "regularization=0.0 | > 0"),
-        ("--regularization -1", "regularization=-1.0 | > 0"),
-        ("--regularization nan", "regularization=nan | > 0"),
-        ("--regularization inf", "regularization=inf | > 0"),
-        ("--regularization little", "'--regularization' | 'little' | or 'auto'"),
-        ("--noise laplace --delta 1e-5", "delta=1e-05 | leave it out"),
-        ("--noise gaussian --delta 0", "delta=0.0 | between 0 and 1"),
-        ("--noise gaussian --delta 1", "delta=1.0 | between 0 and 1"),
-        ("--noise gaussian --delta -0.1", "delta=-0.1 | between 0 and 1"),
-        ("--noise gaussian --delta nan", "delta=nan | between 0 and 1"),
-        ("--noise uniform", "noise='uniform' | 'laplace', 'gaussian'"),
-        ("--loss hinge", "loss='hinge' | 'huber-hinge'"),
-        ("--label-range 0,3", "label_range=(0.0, 3.0) | leave it out"),
-        ("--data-norm 0", "data_norm=0.0 | > 0"),
-        ("--data-norm nan", "data_norm=nan | > 0"),
-        ("--seed -1", "seed=-1 | at least 0"),
-        ("--seed x", "'--seed'"),
-        ("--classes yes", "'--classes' | 'yes' | two labels"),
-        ("--classes a", "'--classes' | two labels"),
-        ("--surprise", "No such option | --surprise"),
-    ],
-)
-def test_a_bad_option_is_refused_before_the_table_is_read(
-    ask, tmp_path, monkeypatch, options, words
-):
-    monkeypatch.setattr(table_job, "open_table", None)
-    refused(ask(options), tmp_path / "o", words)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+        ("", "Missing option '--target'"),
         # A budget without a safe grid is found with n and d at hand.
-        ("--target income --epsilon 1e-320", "epsilon"),
         ("--target income --epsilon 1e300", "epsilon=1e+300 | too extreme"),
-        ("--target income --epsilon 1e300 --mechanism output --noise laplace", "lower epsilon"),
-        ("--target wealth", "'wealth' | is not in | 'income'"),
-        ("--target city --mechanism output", "'city' | 3 classes | objective perturbation"),
-        ("--target income --classes a,b", "neither 'a' nor 'b'"),
+        ("--target income --epsilon 1e-320", "epsilon"),
         ("--target income --classes a,a", "classes | must differ"),
-        ("--target income --loss squared", "'income' | is not a number"),
         ("--target age --loss squared --classes a,b", "classes | left out"),
-        (
-            "--target age --loss squared --label-range 3,0",
-            "label_range=(3.0, 0.0) | low must be below high",
-        ),
-        (
-            "--target age --loss squared --label-range 0,1e300",
-            "label_range=(0.0, 1e+300) | at most",
-        ),
-        ("--target income --id nobody", "'nobody' | is not in"),
+        ("--target age --loss squared --label-range 3,0", "low must be below high"),
         ("--target income --id city", "'city' | different in each"),
         ("--target number --id number", "'number' | is not in"),
-        ("--target income --drop nobody", "drop='nobody' | not a column"),
         ("--target income --drop income", "drop='income' | is the target"),
         ("--target income --drop number --id number", "drop='number' | is the id column"),
-        (
-            "--target income --drop age --drop city --drop smoker --drop hours --id number",
-            "no feature columns",
-        ),
-        ("", "Missing option '--target'"),
     ],
 )
 def test_a_column_that_cannot_play_its_part_is_refused(
@@ -579,70 +443,10 @@ def test_a_column_that_cannot_play_its_part_is_refused(
     refused(done, tmp_path / "o", words)
 
 
-def test_what_is_needed_is_asked_for(program, people_csv):
-    assert "Missing argument" in program("profile", "--target", "a", "--out", "o").message
-    assert program("profil").code == 2
-
-
-# Bad tables ------------------------------------------------------------------------------------
-
-# Without a time in it: parallel workers must collect the same case.
-CUT_GZIP = gzip.compress(b"a,income\n90210,kanarie\n2,y\n" * 500, mtime=0)[:-12]
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("a,b,income\n90210,kanarie,x\n2,3,x\n", "'income' | one class only"),
-        (
-            "a,income\n" + "".join(f"{i},kanarie{i}\n" for i in range(101)),
-            "'income' | more than 100 classes",
-        ),
-        ("a,income\n90210,kanarie\n", "1 row(s) | at least 2"),
-        ("income\nkanarie\ny\n", "no feature columns"),
-        ("a,income\n90210,x\n90210,y\n", "no feature columns"),
-        ("a,a,income\n90210,kanarie,x\n1,2,y\n", "columns 1 and 2 | same name"),
-        ("a,A,income\n90210,kanarie,x\n1,2,y\n", "columns 1 and 2 | same name"),
-        ("a,,income\n90210,kanarie,x\n1,2,y\n", "column 2 | no name"),
-        ("a,income\n90210,x\n2,\n3,y\n", "'income' | missing in 1 of 3 rows"),
-        ("a,income\n90210,x\n2,?\n3,y\n", "'income' | missing in 1 of 3 rows"),
-        ("", "is empty"),
-        ("\n\n", "table.csv"),
-        ("a,income\n", "header and no rows"),
-        ("a,income\n90210,x\nkanarie\n3,y\n", "line 3 | 1 cell(s)"),
-        ("a,income\n90210,x\n2,y,kanarie\n3,y\n", "line 3 | 3 cell(s)"),
-        ('a,income\n90210,"kanarie\n2,y\n', "line 2 | never closed"),
-        ('a,income\n90210,ka"narie\n2,y\n', "line 2 | quote"),
-        ("a,income\n1e300,kanarie\n2,y\n", "column 'a', row 1 | too large"),
-        ("a,income\n2,kanarie\n1e400,y\n", "column 'a', row 2 | too large"),
-        ("a,income\n90210,kanarie\nnan,y\n", "column 'a', row 2 | not a finite number"),
-        ("a,income\n90210,kanarie\n-inf,y\n", "column 'a', row 2 | not a finite number"),
-        ("a,income\n9007199254740993,x\n90210,kanarie\n", "column 'a', row 1 | 2**53"),
-        (b"a,income\n90210,kanarie\n\xff,y\n", "line 3 | UTF-8"),
-        ("a,income\n90210,kanarie\n2,y\n".encode("utf-16"), "UTF-16"),
-        (b"a,income\n90210,kanarie\n\0,y\n", "NUL"),
-        (b"PAR1 kanarie 90210", "is not a whole Parquet file"),
-        (CUT_GZIP, "table.csv | gzip"),
-    ],
-)
-def test_a_table_that_cannot_be_worked_with_is_refused(ask, tmp_path, content, words):
-    path = tmp_path / "table.csv"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    refused(ask(data=path), tmp_path / "o", words)
-
-
-def test_a_path_that_is_no_file_is_refused(ask, tmp_path):
-    refused(ask(data=tmp_path / "none.csv"), tmp_path / "o", "none.csv | no such file")
-    refused(ask(data=tmp_path), tmp_path / "o", "is a folder | name a file")
-    refused(ask(data=tmp_path / "*.tsv"), tmp_path / "o", "no file matches")
-    refused(ask(data="/dev/null"), tmp_path / "o", "/dev/null | regular file")
-    refused(ask(data="x" * 5000), tmp_path / "o", "File name too long")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
-def test_a_file_without_permission_is_refused(ask, people_csv, tmp_path):
-    people_csv.chmod(0)
-    refused(ask(), tmp_path / "o", "cannot be read")
+def test_a_norm_is_given_once(ask, tmp_path):
+    given = tmp_path / "given.json"
+    given.write_text('{"data_norm": 5}')
+    refused(ask("--data-norm 3 --encoding", given), tmp_path / "o", "--data-norm | --encoding")
 
 
 def test_an_error_in_a_process_of_its_own_is_one_sentence(tmp_path):
@@ -701,27 +505,6 @@ def test_a_full_disk_is_one_sentence_and_leaves_whole_files_only(ask, tmp_path):
     assert (out / "model.json").read_bytes() == before
 
 
-def test_an_error_of_the_system_is_one_sentence(ask, tmp_path, monkeypatch):
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(atomic.os, "fsync", full)
-    refused(ask(), tmp_path / "o", "No space left on device | name another folder")
-
-    def exhausted(*_, **__):
-        raise MemoryError
-
-    monkeypatch.setattr(profile_job, "_check", exhausted)
-    refused(ask(), tmp_path / "o", "not enough memory")
-
-
-def test_a_reader_who_leaves_early_gets_no_traceback(people_csv, tmp_path):
-    command = f'"{PROGRAM}" profile "{people_csv}" --target income --out "{tmp_path / "o"}" | true'
-    done = finished(["sh", "-c", command])
-    assert "Traceback" not in done.err
-    assert names(tmp_path / "o") == RESULTS
-
-
 # What simply works -----------------------------------------------------------------------------
 
 
@@ -733,13 +516,8 @@ def simple(cells, rows: int = 24, header: str = "a,b,income") -> str:
 
 HOSTILE = "<script>alert(1)</script>"
 WORKS = {
-    "labels 0 and 2": simple(lambda i, x: f"{x},{i % 5},{2 * (i % 2)}"),
     "labels 9 and 10": simple(lambda i, x: f"{x},{i % 5},{9 + i % 2}"),
     "constant columns": simple(lambda i, x: f"{x},same,{'xy'[i % 2]}"),
-    "missing cells": simple(lambda i, x: f"{x if i % 3 else ''},{'uv'[i % 2] if i % 5 else '?'},{'xy'[i % 2]}"),
-    "newlines in quotes": simple(lambda i, x: f'{x},"li\nne {i % 3}","{"xy"[i % 2]}"'),
-    "a byte order mark": "\ufeff" + simple(lambda i, x: f"{x},{i % 5},{'xy'[i % 2]}"),
-    "CRLF and semicolons": simple(lambda i, x: f"{x};{i % 5};{'xy'[i % 2]}", header="a;b;income").replace("\n", "\r\n"),
     "hostile names": simple(
         lambda i, x: f"{HOSTILE}{i % 3},{x},{'xy'[i % 2]}", header=f'{HOSTILE},"a ""b"", \'c\' ; d",income'
     ),
@@ -748,7 +526,6 @@ WORKS = {
         lambda i, x: ",".join(str((i * j) % 97) for j in range(1, 31)) + f",{'xy'[i % 2]}",
         rows=6, header=",".join(f"f{j}" for j in range(1, 31)) + ",income",
     ),
-    "subnormals and minus zero": simple(lambda i, x: f"{('5e-324', '-0.0', '1')[i % 3]},{x},{'xy'[i % 2]}"),
 }  # fmt: skip
 
 
@@ -771,7 +548,7 @@ def test_this_simply_works(ask, tmp_path, case):
     assert ("is constant, so it is left out" in done.out) == (case == "constant columns")
 
 
-@pytest.mark.parametrize("kind", ["csv.gz", "tsv", "parquet", "part*.csv", "part*.parquet"])
+@pytest.mark.parametrize("kind", ["csv.gz", "part*.parquet"])
 def test_every_kind_of_file_gives_the_same_model(ask, tmp_path, kind):
     """θ depends on the rows alone: with the same seed each kind of file gives the very same."""
     table = [[cell.replace("?", "") for cell in line] for line in people()]
@@ -779,10 +556,6 @@ def test_every_kind_of_file_gives_the_same_model(ask, tmp_path, kind):
     plain.write_text(text(table))
     if kind == "csv.gz":
         source.write_bytes(gzip.compress(plain.read_bytes()))
-    elif kind == "tsv":
-        source.write_text(text(table).replace(",", "\t"))
-    elif kind == "parquet":
-        pq.write_table(arrow_of(plain), source)
     else:
         source = tmp_path / kind
         for number, lines in enumerate((table[1:31], table[31:])):
@@ -803,20 +576,17 @@ def arrow_of(path: Path) -> pa.Table:
     return pa.csv.read_csv(path, convert_options=options)
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars", "arrow", "dict"])
+@pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_frames_go_through_the_same_job(ask, tmp_path, library):
     assert ask("--id number --seed 1", out="a").code == 0
     columns = {column[0]: list(column[1:]) for column in zip(*people(), strict=True)}
     columns["age"] = [int(cell) for cell in columns["age"]]
     columns["hours"] = [None if cell == "?" else float(cell) for cell in columns["hours"]]
     columns["smoker"] = [cell == "true" for cell in columns["smoker"]]
-    frame: object = columns
     if library == "pandas":
         frame = pd.DataFrame(columns).astype({"city": "category", "age": "int8"})
-    elif library == "polars":
+    else:
         frame = pl.DataFrame(columns).with_columns(pl.col("city").cast(pl.Categorical))
-    elif library == "arrow":
-        frame = pa.table(columns)
     job = ProfileRequest(
         source=frame, target="income", out=tmp_path / "b", name="frame", id_column="number", seed=1
     )
@@ -830,7 +600,7 @@ def test_frames_go_through_the_same_job(ask, tmp_path, library):
         run(job)
     fewer = replace(
         job,
-        source=first_rows(frame, 59),
+        source=frame[:59],
         seed=None,
         model=tmp_path / "b" / "model.json",
         out=tmp_path / "c",
@@ -838,12 +608,6 @@ def test_frames_go_through_the_same_job(ask, tmp_path, library):
     with pytest.raises(WrongRows, match="made from 60"):
         run(fewer)
     assert not (tmp_path / "c").exists()
-
-
-def first_rows(frame, rows: int):
-    if isinstance(frame, dict):
-        return {name: cells[:rows] for name, cells in frame.items()}
-    return frame.iloc[:rows] if isinstance(frame, pd.DataFrame) else frame[:rows]
 
 
 def test_a_regression(ask, tmp_path):
@@ -911,16 +675,6 @@ def test_a_key_that_was_not_named_as_one_is_noticed(ask):
     assert "column 'city'" not in done.out
 
 
-def test_two_runs_draw_two_models_unless_they_share_a_seed(ask, tmp_path):
-    thetas = []
-    for out, options in (("a", ""), ("b", ""), ("c", "--seed 5"), ("d", "--seed 5")):
-        assert ask(options, "--drop", "number", out=out).code == 0
-        thetas.append(tuple(model_of(tmp_path / out)["theta"]))
-    assert len(set(thetas)) == 3
-    assert thetas[2] == thetas[3]
-    assert model_of(tmp_path / "c")["seeded"]
-
-
 def test_ids_and_names_cannot_steer_the_terminal(ask, tmp_path):
     path = tmp_path / "table.csv"
     lines = [f'"p\x1b[2J{i}",{i % 7},"l\x1b]0;x\x07{i % 2}",{"xy"[i % 2]}' for i in range(20)]
@@ -944,27 +698,6 @@ def test_a_terminal_without_greek_does_not_cost_the_result(ask, monkeypatch):
 
 
 # Help and start-up -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        ("", "expost demo | expost profile people.csv --target income --out report | --version"),
-        ("profile", "--target | --model | model.json | CURATOR-ONLY | Examples | not private"),
-        ("profile", "(default: 1) | default: '' and '?' | logistic (default) | [required]"),
-        (
-            "epsilon",
-            "nothing is released | --max-posterior | Examples | not private | (default: 0.75)",
-        ),
-        ("demo", "569 patients | base rate | expost-… | --json"),
-    ],
-)
-def test_help_is_a_short_manual(program, command, words):
-    done = program(*command.split(), "--help")
-    assert done.code == 0
-    shown = Ran(code=0, out="", err=done.out).message
-    for word in words.split(" | "):
-        assert word in shown, word
 
 
 def test_the_version_and_the_bare_program(program):

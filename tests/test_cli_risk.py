@@ -1,20 +1,17 @@
 """``expost risk`` as its users meet it."""
 
 import json
-import re
-import sys
 import warnings
 
 import numpy as np
 import pytest
 
 from expost import PrivateLogisticRegression
-from expost.cli.app import app
 from expost.errors import PrivacyLeakWarning, SeededReleaseWarning
 from expost.jobs.pages import read_page
 from expost.profiles.identifiability import identifiability
 from expost.types import Audience
-from program import PROGRAM, finished, imported, listed, mode, refused
+from program import listed, mode, refused
 from settings import OUTPUT
 
 TRAINING = ("--sampling-rate", "0.01", "--steps", "10")
@@ -63,18 +60,6 @@ def test_the_command_says_what_the_verb_says(ask, arguments, options):
     assert done.out == f"{found}\n"
     machine = ask(*arguments, "--json")
     assert json.loads(machine.out) == {"files": {}, **json.loads(found.to_json())}
-
-
-def test_the_sentences_of_the_first_question(ask):
-    said = " ".join(ask("--epsilon", "1").out.split())
-    assert (
-        "With a prior of 50 %, an attacker who knows every other row assigns a posterior of at most"
-        " 73.2 % to a person's presence after seeing the model." in said
-    )
-    assert "at most 2.8 in 100 members are detected" in said
-    assert "is right at most 73.2 times in 100; random guessing is right 50 times in 100" in said
-    assert "A prior of 1 in 1,000 becomes a posterior of at most 1 in 368" in said
-    assert re.search(r"posterior, at most +73\.2 %", said)
 
 
 def test_a_released_model(ask, tmp_path):
@@ -157,19 +142,7 @@ def test_the_figure(ask, tmp_path):
     ("arguments", "words"),
     [
         ((), "nothing given: must be one guarantee"),
-        (("--epsilon", "nan"), "epsilon=nan"),
-        (("--epsilon", "-1"), "epsilon=-1"),
-        (("--epsilon", "one"), "--epsilon"),
-        (("--epsilon", "1", "--delta", "1"), "delta=1.0"),
         (("--epsilon", "1", "--mu", "1"), "epsilon and mu given"),
-        (("--epsilon", "1", "--prior", "0"), "prior=0.0"),
-        (("--max-posterior", "0.3"), "posterior=0.3"),
-        (("--one-in", "5"), "one_in=5.0 | prior=0.001"),
-        (("--tpr", "0.001"), "true_positive_rate=0.001"),
-        (("--epsilon", "1", "--steps", "3"), "belongs to DP-SGD"),
-        (("--noise-multiplier", "1", "--relation", "swap"), "relation='swap'"),
-        (("nowhere.json",), "nowhere.json: cannot be read"),
-        (("--epsilon", "1", "--plot", "risk.pdf"), "must end in .png"),
         (("--mu", "1", "--plot", "risk.png"), "name a delta"),
         (("--epsilon", "1", "--plot", "no/folder/risk.png"), "no/folder"),
     ],
@@ -179,18 +152,3 @@ def test_a_mistake_is_one_sentence_and_nothing_is_written(
 ):
     monkeypatch.chdir(tmp_path)
     refused(ask(*arguments), tmp_path / "risk.png", words)
-
-
-def test_extremes_neither_warn_nor_overflow(ask):
-    for epsilon in ("1e-8", "1e4"):
-        for delta in ("1e-300", "0.9"):
-            done = ask("--epsilon", epsilon, "--delta", delta)
-            assert (done.code, done.err) == (0, "")
-            assert "nan" not in done.out
-
-
-def test_help_waits_for_nothing():
-    done = finished([sys.executable, "-X", "importtime", str(PROGRAM), "risk", "--help"])
-    assert done.code == 0
-    assert not {"scipy", "matplotlib", "dp_accounting"} & imported(done)
-    assert any(command.name == "risk" for command in app.registered_commands)

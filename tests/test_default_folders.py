@@ -101,8 +101,8 @@ def test_releases_of_one_table_compose_whatever_their_folder(program, here):
     ledger = here.parent / LEDGER
     assert len(Ledger.load(ledger)) == 2
     assert mode(ledger) == 0o600
-    assert "has been released 2 times" in second.out
-    assert "has been released" not in first.out
+    assert "has 2 releases" in second.out
+    assert "releases, which together" not in first.out
     # From each folder the whole ledger is found.
     for path in ("expost-profile", "other", ledger):
         done = program("ledger", path, "--json-curator")
@@ -113,7 +113,7 @@ def test_releases_of_one_table_compose_whatever_their_folder(program, here):
         assert "in no ledger" not in done.out
     again = program("profile", "../people.csv", "--target", "income", "--model", "other/model.json")
     assert again.code == 0
-    assert "No ledger lies" not in again.out
+    assert "There is no ledger" not in again.out
     assert len(Ledger.load(ledger)) == 2
 
 

@@ -140,11 +140,11 @@ def test_typical_beliefs_at_the_onset():
     for d, belief in zip(dimensions, shown, strict=True):
         leaves = transition(noise="laplace", dimension=d).leaves
         law = NormLaplaceLaw(separation=np.array([leaves]), dimension=d)
-        assert law.expected_belief(0.5)[0] == pytest.approx(belief, abs=5.01e-4)
+        assert law.expected_posterior(0.5)[0] == pytest.approx(belief, abs=5.01e-4)
     leaves = transition(noise="gaussian", dimension=3).leaves
     law = GaussianLaw(separation=np.array([leaves]))
     (gaussian,) = re.findall(r"Under Gaussian noise it is ([0-9.]+) for", page("epsilon.md"))
-    assert law.expected_belief(0.5)[0] == pytest.approx(float(gaussian), abs=5.01e-4)
+    assert law.expected_posterior(0.5)[0] == pytest.approx(float(gaussian), abs=5.01e-4)
 
 
 # "Within 1e-3, on the safe side".

@@ -17,7 +17,7 @@ from scipy.special import expit
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
 import expost
-from expost import EpsilonChoice, choose_epsilon
+from expost import choose_epsilon
 from expost.epsilon.recommend import GRID
 from expost.epsilon.sweep import Distances
 from expost.errors import InvalidInput, SeededReleaseWarning
@@ -152,13 +152,13 @@ class TestBreastCancer:
         found = expost.profile(model, X, y)
         np.testing.assert_allclose(found.distance, choice.sweep.held[0], rtol=1e-6)
         one = dataclasses.replace(choice.sweep, epsilons=np.array([choice.ceiling]))
-        np.testing.assert_allclose(found.expected, one.typical[0], rtol=1e-6)
+        np.testing.assert_allclose(found.expected, one.expected[0], rtol=1e-6)
 
     def test_typical_and_ranked_wait_until_they_are_asked_for(self):
         choice = quick()
-        assert not {"typical", "ranked", "one_sidedness"} & set(vars(choice.sweep))
-        assert choice.typical is choice.typical
-        assert choice.typical.shape == choice.ranked.shape == choice.ranked_error.shape == (25, 60)
+        assert not {"expected", "ranked", "one_sidedness"} & set(vars(choice.sweep))
+        assert choice.expected is choice.expected
+        assert choice.expected.shape == choice.ranked.shape == choice.ranked_error.shape == (25, 60)
         assert choice.ranks.tolist() == list(range(1, 61))
         assert choice.ranked_resolution == 2.0**-21
         assert np.all(choice.ranked_error > 0)
@@ -198,7 +198,7 @@ class TestAdult:
         assert beta * farthest == pytest.approx(3.87354, abs=2e-5)
         # The mean posterior there, DESIGN.md.
         law = law_at(choice, separation(choice, choice.low))
-        assert law.expected_belief(0.5)[0] == pytest.approx(0.835, abs=5e-4)
+        assert law.expected_posterior(0.5)[0] == pytest.approx(0.835, abs=5e-4)
         assert choice.recommended == choice.ceiling < choice.low
 
     def test_half_of_the_rows_have_arrived_at_high(self):
@@ -215,14 +215,14 @@ class TestAdult:
             rate = dataclasses.replace(how, epsilon=float(choice.epsilons[place])).law.rate
             law = NormLaplaceLaw(separation=rate * choice.sweep.held[0][some], dimension=2)
             np.testing.assert_allclose(
-                choice.typical[place, some], law.expected_exposure, rtol=1e-11
+                choice.expected[place, some], law.expected_exposure, rtol=1e-11
             )
 
 
 class TestAgainstRetraining:
     @pytest.mark.parametrize("loss", ["logistic", "huber-hinge", "squared"])
     @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-    def test_low_and_the_belief_from_refitted_models(self, loss, noise):
+    def test_low_and_the_posterior_from_refitted_models(self, loss, noise):
         """Every neighbour is minimised anew; no Newton step, no certificate."""
         X, y = small(14)
         y = np.where(y == "yes", 1.0, -1.0) if loss != "squared" else X[:, 1] / 4
@@ -373,29 +373,9 @@ class TestRandomness:
             quick(random_state=3)
 
 
-DEFAULTS = {
-    "mechanism": "auto",
-    "noise": "auto",
-    "delta": "auto",
-    "loss": "logistic",
-    "regularization": "auto",
-    "epsilons": None,
-    "models": 200,
-    "tolerance": 0.1,
-    "rows": 0.5,
-    "max_posterior": 0.75,
-    "prior": 0.5,
-    "quantile": 0.95,
-    "share": 0.95,
-    "measure": None,
-    "folds": 5,
-    "random_state": None,
-}
-
-
-def test_the_defaults_are_the_documented_ones():
+def test_every_option_has_a_name_and_is_documented():
+    """The defaults: tests/test_requests.py."""
     parameters = inspect.signature(choose_epsilon).parameters
-    assert {name: parameters[name].default for name in DEFAULTS} == DEFAULTS
     assert all(
         parameter.kind is inspect.Parameter.KEYWORD_ONLY
         for name, parameter in parameters.items()
@@ -405,65 +385,45 @@ def test_the_defaults_are_the_documented_ones():
         assert name in choose_epsilon.__doc__ or name in ("X", "y", "ids", "random_state")
 
 
+# Not of arrays, or not looked at there: tests/test_cli_epsilon.py.
+OF_TABLES = {"target", "out", "engine", "memory", "resume", "force", "drop", "missing", "progress"}
+
+
+def test_every_parameter_reaches_its_validator():
+    """What each refuses: tests/test_validate.py, test_estimators.py, test_limit.py."""
+    for name in inspect.signature(choose_epsilon).parameters.keys() - {"X", "y", *OF_TABLES}:
+        for value in (math.nan, -1, "nonsense", object()):
+            # A text may be the path of an encoding.
+            with pytest.raises(InvalidInput, match=f"{name}|^nonsense: cannot be read"):
+                quick(**{"folds": 2, name: value})
+
+
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"max_posterior": 0.4}, "max_posterior"),
         ({"prior": 1}, "prior"),
-        ({"quantile": 0.2}, "quantile"),
-        *[({"share": bad}, "share") for bad in (0, 1, 1.5, math.nan, "a", None, True)],
-        *[({"measure": bad, "folds": 2}, "measure") for bad in ("r2", "recall", 5, True)],
-        *[({"rows": bad}, "rows") for bad in (0, -1, 1.5, math.nan, math.inf, "a", None, True)],
-        ({"rows": np.array([0.5, 0.6])}, "rows"),
-        *[({"tolerance": bad}, "tolerance") for bad in (0, 0.3, 1e-7, math.nan, "a", True, None)],
-        *[({"models": bad}, "models") for bad in (1, 0, 2.0, "a", True, None)],
-        *[({"folds": bad}, "folds") for bad in (1, -1, 2.0, "a", True, None, 1000)],
+        *[({"share": bad}, "share") for bad in (0, 1, None, True)],
+        *[({"measure": bad, "folds": 2}, "measure") for bad in ("r2", 5)],
+        *[({"rows": bad}, "rows") for bad in (0, 1.5, math.inf, True, np.array([0.5, 0.6]))],
+        *[({"tolerance": bad}, "tolerance") for bad in (0, 0.3, 1e-7, True)],
+        *[({"models": bad}, "models") for bad in (1, 2.0)],
+        *[({"folds": bad}, "folds") for bad in (1, 2.0, 1000)],
         *[
             ({"epsilons": bad}, "epsilons")
-            for bad in (
-                [],
-                [0.0],
-                [-1.0],
-                [math.nan],
-                [math.inf],
-                ["a"],
-                5.0,
-                [[1.0, 2.0]],
-                [1e-60],
-            )
+            for bad in ([], [0.0], [math.inf], [1e-60], [[1.0, 2.0]])
         ],
-        *[({"workers": bad}, "workers") for bad in (0, -1, 1.5, "a", True)],
-        *[({"random_state": bad}, "random_state") for bad in (-1, 1.5, "a", True)],
-        *[({"ids": bad}, "ids") for bad in (5, ["a"], "a" * 60)],
-        *[({"noise": bad}, "noise") for bad in ("cauchy", None, 5)],
+        *[({"ids": bad}, "ids") for bad in (["a"], "a" * 60)],
         ({"noise": "gaussian", "delta": None}, "delta"),
         ({"delta": 1e-5}, "delta"),
-        *[
-            ({"noise": "gaussian", "delta": bad}, "delta")
-            for bad in (0.0, 1.0, math.nan, "a", True)
-        ],
-        *[({"loss": bad}, "loss") for bad in ("absolute", None, 5)],
-        *[({"mechanism": bad}, "mechanism") for bad in ("input", None, 5)],
-        *[
-            ({"regularization": bad}, "regularization")
-            for bad in (0, -1.0, math.nan, math.inf, "much", None, True)
-        ],
-        *[({"data_norm": bad}, "data_norm") for bad in (0, -1, math.nan, "a")],
-        *[({"intercept_scaling": bad}, "intercept_scaling") for bad in (0, 1, math.nan)],
-        ({"fit_intercept": "yes"}, "fit_intercept"),
         ({"classes": ("a", "b")}, "classes"),
         ({"huber_width": 0.5}, "huber_width"),
         ({"label_range": (0.0, 1.0)}, "label_range"),
-        ({"loss": "huber-hinge", "huber_width": 3.0}, "huber_width"),
         ({"loss": "huber-hinge", "label_range": (0.0, 3.0)}, "label_range"),
     ],
 )
-def test_every_parameter_is_checked(options, word):
-    with pytest.raises(InvalidInput, match=word) as caught:
+def test_options_that_this_verb_refuses(options, word):
+    with pytest.raises(InvalidInput, match=word):
         quick(**options)
-    text = str(caught.value)
-    assert text.endswith((".", ")"))
-    assert "\n" not in text
 
 
 def test_rows_and_labels_are_checked_without_being_shown():
@@ -541,19 +501,6 @@ class TestWriting:
         assert isinstance(choice.to_frame(), pd.DataFrame)
         assert choice.audience is Audience.CURATOR_ONLY
 
-    def test_text_for_a_person(self):
-        choice = default()
-        found = document_of(choice)
-        # The verdict comes before any figure; a line for each ε, the recommended one marked.
-        lines = str(choice).splitlines()
-        assert lines.index(found.verdict.text) < 5
-        assert Audience.CURATOR_ONLY.meaning in lines
-        marked = [line.split()[0] for line in lines if "recommended" in line.split()[1:2]]
-        assert [float(epsilon) for epsilon in marked] == [choice.recommended]
-        assert repr(choice).startswith("EpsilonChoice(verdict='")
-        assert isinstance(choice, EpsilonChoice)
-        assert len(repr(choice)) < 100
-
     def test_bounds_at_the_recommended_epsilon(self):
         choice = default()
         found, limit, how = choice.posteriors, choice.limit, choice.plan(choice.recommended)
@@ -562,26 +509,18 @@ class TestWriting:
         assert found.all_rows == limit.of_all_rows(how)
         assert found.certainty == limit.certainty(how)
 
-    def test_html_is_escaped(self):
-        choice = dataclasses.replace(quick(), notices=("<script>alert('&')</script>",))
-        page = choice._repr_html_()
-        assert "<script>" not in page
-        assert "&lt;script&gt;alert(&#39;&amp;&#39;)" in page
-        assert "not private" in page
-        assert page.startswith('<div class="expost fragment">')
-
     def test_useless_and_none_are_said_first(self):
         rng = np.random.default_rng(0)
         X, y = rng.normal(size=(300, 3)), rng.integers(2, size=300)
-        useless = choose_epsilon(X, y, random_state=0)
+        useless = choose_epsilon(X, y, folds=3, random_state=0)
         assert (useless.verdict, useless.recommended) == ("useless", None)
         assert str(useless).splitlines()[0] == document_of(useless).verdict.text
         assert json.loads(useless.to_json())["recommended"] is None
-        none = choose_epsilon(*small(100), max_posterior=0.501, random_state=0)
+        none = choose_epsilon(*small(100), max_posterior=0.501, folds=3, random_state=0)
         assert (none.verdict, none.recommended) == ("none", None)
         assert str(none).splitlines()[0] == document_of(none).verdict.text
         assert none.rows_needed > 100
-        most = choose_epsilon(*small(100), max_posterior=0.57, random_state=0)
+        most = choose_epsilon(*small(100), max_posterior=0.57, folds=3, random_state=0)
         assert (most.verdict, most.recommended) == ("most", most.ceiling)
         assert most.share < 0.95
         assert most.rows_needed > 100
@@ -618,14 +557,14 @@ class TestWriting:
 def test_given_epsilons_are_sorted_and_unique():
     choice = quick(epsilons=[3, 1, 1.0, 0.5])
     assert choice.epsilons.tolist() == [0.5, 1.0, 3.0]
-    assert choice.typical.shape == (3, 60)
+    assert choice.expected.shape == (3, 60)
     assert quick(epsilons=np.array([2.0])).low == choice.low
 
 
 def test_extreme_epsilons_are_tabulated():
     choice = quick(epsilons=[1e-50, 1e-39, 1.0, 1e39, 1e50])
     assert np.all(np.isfinite(choice.ranked))
-    ratio = choice.typical / choice.epsilons[:, None]
+    ratio = choice.expected / choice.epsilons[:, None]
     np.testing.assert_allclose(ratio[0], ratio[1], rtol=1e-9)
     np.testing.assert_allclose(choice.ranked[0] / 1e-50, choice.ranked[1] / 1e-39, rtol=1e-6)
     json.loads(choice.to_json())
@@ -653,12 +592,6 @@ def test_a_quantile_next_to_one_is_kept_or_refused(level):
     assert expit(separation(choice, choice.ceiling)) == pytest.approx(0.75, abs=0.01)
 
 
-def test_frames_are_taken_as_they_come():
-    X, y = small()
-    frame = pd.DataFrame(X, columns=["a", "b"])
-    assert choose_epsilon(frame, pd.Series(y), folds=0, models=4, **EXACT).low == quick().low
-
-
 def test_a_bound_given_leaves_no_notice():
     given = quick(data_norm=5.0, classes=("no", "yes"))
     assert (given.notices, given.read_from_data) == ((), ())
@@ -684,8 +617,3 @@ def test_the_noise_is_calibrated_to_the_rows_of_a_person(options):
                 getattr(three, name), 3 * np.asarray(getattr(one, name)), rtol=1e-9
             )
         np.testing.assert_allclose(three.posterior, one.posterior, rtol=1e-9)
-
-
-def test_rows_per_person_are_checked():
-    with pytest.raises(InvalidInput, match="rows_per_person=0"):
-        quick(rows_per_person=0)

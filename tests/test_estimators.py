@@ -1,6 +1,5 @@
 """The scikit-learn estimators: conventions, exactness, the noise they promise, refusals."""
 
-import doctest
 import pickle
 import re
 import warnings
@@ -26,7 +25,7 @@ from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
 from expost.errors import (
     ClippedRowsWarning,
     InvalidInput,
-    NoPromiseWarning,
+    NoGuaranteeWarning,
     PrivacyLeakWarning,
     RaisedRegularizationWarning,
     ReleaseRefused,
@@ -36,6 +35,7 @@ from expost.errors import (
 from expost.estimators import BudgetWarning
 from expost.release import Release
 from expost.types import Audience
+from naive import gaussian_scale
 from settings import OUTPUT
 
 KINDS = (PrivateLogisticRegression, PrivateLinearSVC, PrivateRidge)
@@ -74,26 +74,13 @@ EXPECTED_FAILED_CHECKS = {
 }
 
 EXACT = {"data_norm": DATA_NORM, "regularization": 1e-3, "random_state": 0}
+# The defaults (objective perturbation), and output perturbation with hardly any noise.
 CHECKED = [
     *(kind() for kind in CLASSIFIERS),
     PrivateRidge(label_range=(-LABEL_BOUND, LABEL_BOUND), huber_width=None),
-    *(kind(**OUTPUT, data_norm=DATA_NORM) for kind in CLASSIFIERS),
-    PrivateRidge(
-        **OUTPUT, data_norm=DATA_NORM, label_range=(-LABEL_BOUND, LABEL_BOUND), huber_width=None
-    ),
     *(kind(1e6, **{**OUTPUT, **EXACT}) for kind in CLASSIFIERS),
     PrivateRidge(
         1e6, **{**OUTPUT, **EXACT}, label_range=(-LABEL_BOUND, LABEL_BOUND), huber_width=None
-    ),
-    PrivateLogisticRegression(1e4, 0, mechanism="objective", **EXACT),
-    PrivateLinearSVC(100.0, 1e-5, noise="gaussian", regularization=1.0, data_norm=DATA_NORM),
-    PrivateRidge(
-        1e6,
-        mechanism="objective",
-        calibration="published",
-        label_range=(-LABEL_BOUND, LABEL_BOUND),
-        huber_width=None,
-        **EXACT,
     ),
 ]
 
@@ -105,7 +92,7 @@ CHECKED = [
 @pytest.mark.filterwarnings("ignore::expost.errors.SeededReleaseWarning")
 @pytest.mark.filterwarnings("ignore::expost.estimators.BudgetWarning")
 @pytest.mark.filterwarnings("ignore::expost.errors.RaisedRegularizationWarning")
-@pytest.mark.filterwarnings("ignore::expost.errors.NoPromiseWarning")
+@pytest.mark.filterwarnings("ignore::expost.errors.NoGuaranteeWarning")
 @pytest.mark.filterwarnings("ignore::expost.errors.UnscaledColumnsWarning")
 @parametrize_with_checks(
     CHECKED,
@@ -216,9 +203,9 @@ def test_log_probabilities_do_not_underflow():
     np.testing.assert_allclose(logs.min(axis=1), -np.abs(scores), rtol=1e-9, atol=1)
 
 
-# The noise that was promised.
+# The noise that was guaranteed.
 
-DRAWS, ALARM = 500, 1e-9
+DRAWS, ALARM = 2000, 1e-9
 
 
 def naive_lipschitz(kind, regularization):
@@ -228,25 +215,14 @@ def naive_lipschitz(kind, regularization):
     return LABEL_BOUND * (1 + np.max(singular / (singular**2 + regularization)))
 
 
-def naive_gaussian_scale(epsilon, delta, sensitivity):
-    """The analytic Gaussian mechanism (Balle and Wang 2018, Theorem 8)."""
-    normal = scipy.stats.norm.cdf
-
-    def excess(sigma):
-        half, tilt = sensitivity / (2 * sigma), epsilon * sigma / sensitivity
-        return normal(half - tilt) - np.exp(epsilon) * normal(-half - tilt) - delta
-
-    return scipy.optimize.brentq(excess, 1e-3 * sensitivity, 1e3 * sensitivity, xtol=1e-14)
-
-
 @pytest.mark.parametrize(
     ("kind", "noise"), [*((kind, "laplace") for kind in KINDS), (PrivateRidge, "gaussian")]
 )
-def test_noise_follows_the_promised_law(kind, noise):
+def test_noise_follows_the_guaranteed_law(kind, noise):
     """∥θ − A∥ over real releases, from the operating system's randomness, which has no seed.
 
-    So the false-alarm rate is 1e-9 a test; and a scale that is off by 1.2 either way is rejected
-    (it moves the distribution by about 0.25, where 0.15 is enough).
+    So the false-alarm rate is 1e-9 a test; and a scale that is off by 1.1 either way is rejected
+    (it moves the distribution by about 0.13, where 0.075 is enough).
     """
     n, d, epsilon, delta, regularization = 30, 9, 0.7, 1e-5, 0.3
     X, y = rows(kind, n=n, d=d)
@@ -255,23 +231,27 @@ def test_noise_follows_the_promised_law(kind, noise):
         delta=delta if noise == "gaussian" else None,
     )  # fmt: skip
     base = naive_minimiser(kind, unit_rows(X, intercept=True), y, regularization)
-    norms = [np.linalg.norm(model.fit(X, y).release_.theta - base) for _ in range(DRAWS)]
+    # Every fit prepares the same rows, and releases anew.
+    prepared = model.prepared(X, y)
+    releases = [model.fit(X, y).release_, *(model.release(prepared) for _ in range(DRAWS))]
+    norms = [np.linalg.norm(release.theta - base) for release in releases]
     sensitivity = 2 * naive_lipschitz(kind, regularization) / (n * regularization)
     if noise == "laplace":
         law = scipy.stats.gamma(d + 1, scale=sensitivity / epsilon)
     else:
-        law = scipy.stats.chi(d + 1, scale=naive_gaussian_scale(epsilon, delta, sensitivity))
+        law = scipy.stats.chi(d + 1, scale=gaussian_scale(epsilon, delta, sensitivity))
     assert scipy.stats.kstest(norms, law.cdf).pvalue > ALARM
-    for factor in (1.2, 1 / 1.2):
+    for factor in (1.1, 1 / 1.1):
         assert scipy.stats.kstest(np.multiply(norms, factor), law.cdf).pvalue < ALARM
 
 
-def test_two_releases_differ_and_a_seed_repeats():
-    X, y = rows(PrivateRidge)
-    model = make(PrivateRidge)
+@pytest.mark.parametrize("mechanism", ["output", "objective"])
+def test_two_releases_differ_and_a_seed_repeats(mechanism):
+    X, y = rows(PrivateLinearSVC)
+    model = make(PrivateLinearSVC, mechanism=mechanism)
     first = model.fit(X, y).coef_
     assert not np.any(first == model.fit(X, y).coef_)
-    seeded = make(PrivateRidge, random_state=3)
+    seeded = make(PrivateLinearSVC, mechanism=mechanism, random_state=3)
     with pytest.warns(SeededReleaseWarning):
         first = seeded.fit(X, y).coef_
     with pytest.warns(SeededReleaseWarning):
@@ -396,7 +376,7 @@ def test_the_second_copy_warns_once():
     assert caught(lambda: clone(model)) == []
     [(category, text)] = caught(lambda: clone(model))
     assert category is BudgetWarning
-    assert "epsilon anew" in text
+    assert "epsilon again" in text
     assert caught(lambda: [clone(model) for _ in range(5)]) == []
     # Each estimator has its own count, and a copy starts at none.
     assert caught(lambda: clone(make(PrivateRidge))) == []
@@ -415,10 +395,10 @@ def test_clone_copies_parameters_and_nothing_else():
 GRID = {"regularization": [0.1, 1.0]}
 
 
-@pytest.mark.parametrize(("kind", "jobs"), [*((kind, None) for kind in KINDS), (PrivateRidge, 2)])
-def test_a_grid_search_says_that_it_spends(kind, jobs):
-    X, y = rows(kind)
-    search = GridSearchCV(make(kind), GRID, cv=3, n_jobs=jobs)
+@pytest.mark.parametrize("jobs", [None, 2])
+def test_a_grid_search_says_that_it_spends(jobs):
+    X, y = rows(PrivateRidge)
+    search = GridSearchCV(make(PrivateRidge), GRID, cv=3, n_jobs=jobs)
     with pytest.warns(BudgetWarning) as found:
         search.fit(X, y)
     assert [one.category for one in found].count(BudgetWarning) == 1
@@ -455,11 +435,6 @@ def test_as_an_error_the_warning_stops_a_search_before_a_second_fit(monkeypatch)
         with pytest.raises(BudgetWarning):
             GridSearchCV(make(PrivateRidge), GRID).fit(*rows(PrivateRidge))
     assert len(fits) <= 1
-
-
-def test_a_fit_of_ones_own_shows_no_number():
-    assert "copy" not in repr(make(PrivateRidge).fit(*rows(PrivateRidge)))
-    assert "fitted" not in repr(make(PrivateRidge))
 
 
 # What is accepted.
@@ -579,13 +554,21 @@ def test_prediction_clips_rows_as_fitting_does(kind):
 # What is kept.
 
 
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.filterwarnings("ignore::expost.errors.NoGuaranteeWarning")
+@pytest.mark.filterwarnings("ignore::expost.errors.RaisedRegularizationWarning")
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"noise": "gaussian", "delta": 1e-6},
+        {"mechanism": "objective"},
+        {"mechanism": "objective", "noise": "gaussian", "delta": 1e-6, "calibration": "published"},
+    ],
+)
 @pytest.mark.parametrize("kind", KINDS)
-def test_save_and_load(kind, noise, tmp_path):
+def test_save_and_load(kind, parameters, tmp_path):
     X, y = rows(kind)
-    parameters = {"epsilon": 0.3, "regularization": 0.2, "intercept_scaling": 0.25, "noise": noise}
-    if noise == "gaussian":
-        parameters["delta"] = 1e-6
+    parameters = {"epsilon": 0.3, "regularization": 0.2, "intercept_scaling": 0.25, **parameters}
     if kind is PrivateLinearSVC:
         parameters["huber_width"] = 0.125
     model = make(kind, **parameters).fit(X, y)
@@ -616,19 +599,6 @@ def test_a_loaded_model_has_not_been_given_what_was_read(kind, tmp_path):
     assert loaded.get_params() == model.get_params()
     with pytest.warns(PrivacyLeakWarning):
         loaded.fit(X, y)
-
-
-@pytest.mark.parametrize("text", ["", "{}", '{"format": "expost-model/0"}', "[1, 2", "null"])
-def test_load_refuses_other_files(text, tmp_path):
-    path = tmp_path / "model.json"
-    path.write_text(text)
-    with pytest.raises(InvalidInput, match=re.escape(str(path))):
-        PrivateRidge.load(path)
-
-
-def test_load_refuses_a_missing_file(tmp_path):
-    with pytest.raises(InvalidInput, match="cannot be read"):
-        PrivateRidge.load(tmp_path / "absent.json")
 
 
 def numbers_in(thing, seen=None):
@@ -705,33 +675,25 @@ BAD_X = {
 }
 
 
-def message(error):
-    text = str(error.value)
-    assert SECRET not in text
-    return text
-
-
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("case", BAD_X)
-def test_bad_features(kind, case):
+def test_bad_features(case):
     X, expected = BAD_X[case]
-    _, y = rows(kind)
+    _, y = rows(PrivateRidge)
     labels = y if case == "too few labels" else y[: X.shape[0] if hasattr(X, "shape") else len(X)]
-    model = make(kind)
+    model = make(PrivateRidge)
     with pytest.raises(InvalidInput, match=expected) as error:
         model.fit(X, labels)
-    message(error)
+    assert SECRET not in str(error.value)
     assert not hasattr(model, "release_")
 
 
-@pytest.mark.parametrize("case", ["NaN", "infinity", "sparse array", "masked", "complex", "text",
-                                  "a text cell", "one dimension", "long integers"])  # fmt: skip
-def test_bad_features_at_prediction(case):
+def test_bad_features_at_prediction():
     model = make(PrivateLogisticRegression).fit(*rows(PrivateLogisticRegression))
-    X, expected = BAD_X[case]
-    with pytest.raises(InvalidInput, match=expected) as error:
-        model.predict(X)
-    message(error)
+    for case in ("NaN", "sparse array", "masked", "a text cell", "long integers"):
+        X, expected = BAD_X[case]
+        with pytest.raises(InvalidInput, match=expected) as error:
+            model.predict(X)
+        assert SECRET not in str(error.value)
 
 
 def test_another_width_at_prediction():
@@ -741,13 +703,12 @@ def test_another_width_at_prediction():
 
 
 HALF = np.arange(60) % 2
+# What scikit-learn refuses before expost.labels (test_labels.py) sees the labels, and one of the latter.
 BAD_LABELS = {
     "one class": (np.full(60, "a"), "one class only"),
-    "three classes": (np.array(["a", "b", "c"] * 20), "exactly two"),
     "continuous": (X_GOOD[:, 0], "Unknown label type"),
     "NaN": (np.where(HALF, np.nan, 1.0), "NaN"),
-    "a missing label": (np.array(["a", None] * 30, dtype=object), "several types, or none"),
-    "two types": (np.array(["a", 1] * 30, dtype=object), "several types"),
+    "a missing label": (np.array(["a", None] * 30, dtype=object), "several types, or missing"),
     "bytes": (np.array([b"a", b"b"] * 30), "bytes"),
     "complex": (HALF + 1j, "Complex data not supported"),
     "masked": (np.ma.masked_array(HALF), "y is a masked array"),
@@ -757,30 +718,18 @@ BAD_LABELS = {
 }
 
 
-@pytest.mark.parametrize("kind", CLASSIFIERS)
 @pytest.mark.parametrize("case", BAD_LABELS)
-def test_bad_labels(kind, case):
+def test_bad_labels(case):
     y, expected = BAD_LABELS[case]
-    with pytest.raises(InvalidInput, match=expected) as error:
-        make(kind, classes=None).fit(X_GOOD, y)
-    message(error)
+    with pytest.raises(InvalidInput, match=expected):
+        make(PrivateLogisticRegression, classes=None).fit(X_GOOD, y)
 
 
 @pytest.mark.parametrize("kind", CLASSIFIERS)
-@pytest.mark.parametrize(
-    ("classes", "expected"),
-    [
-        (("a", "c"), "labels beside classes"),
-        ((0, 1), "labels beside classes"),
-        (("a", "a"), "two different labels"),
-        (("a", "b", "c"), "two different labels"),
-        ("ab", "two different labels"),
-        (1, "two different labels"),
-    ],
-)
-def test_classes_that_do_not_fit(kind, classes, expected):
-    with pytest.raises(InvalidInput, match=expected):
-        make(kind, classes=classes).fit(*rows(kind))
+def test_classes_that_do_not_fit(kind):
+    for classes in (("a", "c"), (0, 1), ("a", "a"), "ab", 1):
+        with pytest.raises(InvalidInput, match="classes"):
+            make(kind, classes=classes).fit(*rows(kind))
 
 
 BAD_TARGETS = {
@@ -802,67 +751,37 @@ def test_bad_targets(case):
     y, expected = BAD_TARGETS[case]
     with pytest.raises(InvalidInput, match=expected) as error:
         make(PrivateRidge).fit(X_GOOD, y)
-    message(error)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("parameters", "expected"),
-    [
-        ({"epsilon": 0}, "epsilon=0: must be a number > 0"),
-        ({"epsilon": -1.0}, "epsilon=-1.0"),
-        ({"epsilon": np.nan}, "epsilon=nan"),
-        ({"epsilon": "1"}, "epsilon='1'"),
-        ({"epsilon": np.nan, "regularization": "auto"}, "epsilon=nan"),
-        ({"delta": 1e-5}, "delta=1e-05: Laplace noise guarantees pure epsilon"),
-        ({"noise": "gaussian"}, "delta=None: Gaussian noise needs a delta"),
-        ({"noise": "gaussian", "delta": 1.0}, "delta=1.0"),
-        ({"noise": "gaussian", "delta": 0}, "delta=0"),
-        ({"noise": "gaussian", "delta": np.nan}, "delta=nan"),
-        ({"noise": "cauchy"}, "noise='cauchy'"),
-        ({"noise": "cauchy", "regularization": "auto"}, "noise='cauchy'"),
-        ({"mechanism": "sgd"}, "mechanism='sgd'"),
-        ({"mechanism": "objective", "calibration": "loose"}, "calibration='loose'"),
-        ({"mechanism": "objective", "noise": "gaussian"}, "delta=None: Gaussian noise needs"),
-        ({"mechanism": "objective", "delta": 1e-5}, "delta=1e-05: Laplace noise guarantees"),
-        ({"mechanism": "objective", "epsilon": np.nan}, "epsilon=nan"),
-        ({"regularization": 0.0}, "regularization=0.0"),
-        ({"regularization": np.nan}, "regularization=nan"),
-        ({"regularization": "best"}, "regularization='best'"),
-        ({"delta": "small"}, "delta='small'"),
-        ({"data_norm": 0.0}, "data_norm=0.0"),
-        ({"data_norm": "long"}, "data_norm='long'"),
-        ({"data_norm": np.inf}, "data_norm=inf"),
-        ({"fit_intercept": 1}, "fit_intercept=1"),
-        ({"intercept_scaling": 1.0}, "intercept_scaling=1.0"),
-        ({"intercept_scaling": "short"}, "intercept_scaling='short'"),
-    ],
-)
-def test_bad_parameters(kind, parameters, expected):
-    with pytest.raises(InvalidInput, match=re.escape(expected)):
-        make(kind, **parameters).fit(*rows(kind))
-
-
-@pytest.mark.parametrize(
-    ("kind", "parameters", "expected"),
-    [
-        (PrivateRidge, {"label_range": (1.0, 0.0)}, "label_range=(1.0, 0.0): low must be below"),
-        (PrivateRidge, {"label_range": np.nan}, "label_range=nan: must be two numbers"),
-        (PrivateLinearSVC, {"huber_width": 0.0}, "huber_width=0.0"),
-        (PrivateLinearSVC, {"huber_width": 1.5}, "huber_width=1.5: must be at most 1"),
-        (PrivateLinearSVC, {"huber_width": np.nan}, "huber_width=nan"),
-    ],
-)
-def test_bad_parameters_of_one_kind(kind, parameters, expected):
-    with pytest.raises(InvalidInput, match=re.escape(expected)):
-        make(kind, **parameters).fit(*rows(kind))
+    assert SECRET not in str(error.value)
 
 
 @pytest.mark.filterwarnings("ignore::expost.errors.SeededReleaseWarning")
-@pytest.mark.parametrize("seed", [-1, 0.5, "seed", True])
-def test_bad_seeds(seed):
-    with pytest.raises(InvalidInput, match="random_state="):
-        make(PrivateRidge, random_state=seed).fit(*rows(PrivateRidge))
+@pytest.mark.parametrize("mechanism", ["output", "objective"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_parameter_reaches_its_validator(kind, mechanism):
+    """What each refuses: test_validate.py, data/test_unit_ball.py, test_losses.py."""
+    X, y = rows(kind)
+    for name in kind().get_params():
+        if name == "calibration" and mechanism == "output":
+            continue  # Not an option of output perturbation.
+        for value in (np.nan, -1, object()):
+            model = make(kind, **{"mechanism": mechanism, name: value})
+            with pytest.raises(InvalidInput, match=f"^{name}"):
+                model.fit(X, y)
+            assert not hasattr(model, "release_"), name
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"delta": 1e-5},
+        {"noise": "gaussian"},
+        {"mechanism": "objective", "delta": 1e-5},
+        {"mechanism": "objective", "noise": "gaussian"},
+    ],
+)
+def test_delta_belongs_to_gaussian_noise(parameters):
+    with pytest.raises(InvalidInput, match=r"^delta="):
+        make(PrivateLogisticRegression, **parameters).fit(*rows(PrivateLogisticRegression))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -903,7 +822,7 @@ def test_every_class_documents_its_parameters():
     for kind in KINDS:
         documented = set(re.findall(r"^    (\w+) :", kind.__doc__, flags=re.MULTILINE))
         assert documented == set(kind().get_params())
-        assert "spends ``epsilon`` anew" in kind.__doc__
+        assert "spends ``epsilon`` again" in kind.__doc__
 
 
 # Objective perturbation.
@@ -914,34 +833,25 @@ def objective(kind, **parameters):
     return make(kind, **{"mechanism": "objective", "epsilon": 3.0, **parameters})
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_without_noise_both_mechanisms_release_the_minimiser(kind):
-    X, y = rows(kind)
-    given = {"epsilon": np.inf, "regularization": 0.01}
-    model = objective(kind, **given).fit(X, y)
-    np.testing.assert_array_equal(model.coef_, make(kind, **given).fit(X, y).coef_)
-    assert model.release_.audience is Audience.NEEDS_REVIEW
-
-
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 @pytest.mark.parametrize("kind", CLASSIFIERS)
-def test_objective_noise_follows_the_promised_law(kind, noise):
+def test_objective_noise_follows_the_guaranteed_law(kind, noise):
     """∥Σ∇ℓ + λθ∥ = ∥b∥ over 200 real releases; 1e-9 a test, and a scale × 2 is rejected."""
     n, d = 30, 9
     X, y = rows(kind, n=n, d=d)
     delta = 1e-5 if noise == "gaussian" else None
     model = objective(kind, noise=noise, delta=delta, regularization=3.0)
     Z, target = unit_rows(X, intercept=True), np.where(y == "b", 1.0, -1.0)
-    norms = []
-    for _ in range(200):
-        theta = model.fit(X, y).release_.theta
+    norms, prepared = [], model.prepared(X, y)
+    for release in (model.fit(X, y).release_, *(model.release(prepared) for _ in range(200))):
+        theta = release.theta
         norms.append(np.linalg.norm(Z.T @ naive_loss(kind, Z @ theta, target)[1] + 3 * n * theta))
     # λ = 90: the determinant costs the logistic loss nothing, the hinge log(1 + 1/90).
     left = 3.0 if kind is PrivateLogisticRegression else 3.0 - np.log1p(1 / 90)
     if noise == "laplace":
         law = scipy.stats.gamma(d + 1, scale=2 / left)
     else:
-        law = scipy.stats.chi(d + 1, scale=naive_gaussian_scale(left, delta, 1.0))
+        law = scipy.stats.chi(d + 1, scale=gaussian_scale(left, delta))
     assert scipy.stats.kstest(norms, law.cdf).pvalue > ALARM
     for factor in (2, 0.5):
         assert scipy.stats.kstest(np.multiply(norms, factor), law.cdf).pvalue < ALARM
@@ -965,44 +875,15 @@ def test_regularization_is_raised_with_one_warning(kind):
     assert not enough.release_.mechanism.is_raised
 
 
-def test_the_squared_loss_warns_that_nothing_is_promised():
+def test_the_squared_loss_warns_that_nothing_is_guaranteed():
     X, y = rows(PrivateRidge)
     model = objective(PrivateRidge)
     [(category, text)] = caught(lambda: model.fit(X, y))
-    assert category is NoPromiseWarning
+    assert category is NoGuaranteeWarning
     assert "mechanism='output'" in text
     assert model.release_.audience is Audience.NEEDS_REVIEW
     for kind in CLASSIFIERS:
         assert caught(lambda kind=kind: objective(kind).fit(*rows(kind))) == []
-
-
-@pytest.mark.filterwarnings("ignore::expost.errors.NoPromiseWarning")
-@pytest.mark.parametrize("calibration", ["tight", "published"])
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_save_and_load_objective(kind, noise, calibration, tmp_path):
-    X, y = rows(kind)
-    parameters = {"noise": noise, "calibration": calibration, "intercept_scaling": 0.25}
-    if noise == "gaussian":
-        parameters["delta"] = 1e-6
-    model = objective(kind, **parameters).fit(X, y)
-    path = model.save(tmp_path / "model.json")
-    loaded = kind.load(path)
-    assert loaded.get_params() == model.get_params()
-    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
-    assert loaded.release_.mechanism == model.release_.mechanism
-    assert loaded.save(tmp_path / "again.json").read_bytes() == path.read_bytes()
-
-
-@pytest.mark.parametrize("kind", CLASSIFIERS)
-def test_objective_seeds_repeat_and_real_releases_differ(kind):
-    X, y = rows(kind)
-    first = objective(kind).fit(X, y).coef_
-    assert not np.any(first == objective(kind).fit(X, y).coef_)
-    with pytest.warns(SeededReleaseWarning):
-        first = objective(kind, random_state=3).fit(X, y).coef_
-    with pytest.warns(SeededReleaseWarning):
-        np.testing.assert_array_equal(first, objective(kind, random_state=3).fit(X, y).coef_)
 
 
 @pytest.mark.parametrize("kind", CLASSIFIERS)
@@ -1045,16 +926,3 @@ def test_the_page_names_every_parameter_with_its_default():
     assert {name: value.strip('"') for name, value in defaults.items()} == {
         name: str(value) for name, value in real.items()
     }
-
-
-def test_the_page_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"^```pycon\n(.*?)^```", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
-    assert len(blocks) >= 5
-    parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
-    names: dict[str, object] = {}
-    for number, block in enumerate(blocks):
-        test = parser.get_doctest(block, names, f"block {number}", str(PAGE), 0)
-        runner.run(test, clear_globs=False)
-        names = test.globs
-    assert runner.summarize().failed == 0

@@ -1,5 +1,7 @@
 """Every command that docs/evidence names can still be given: its files, tests and modules exist."""
 
+import ast
+import importlib.util
 import json
 import re
 from pathlib import Path
@@ -11,6 +13,7 @@ EVIDENCE = sorted((ROOT / "docs" / "evidence").glob("*.json"))
 # A file of the repository, with the name of a test in it or without.
 FILE = re.compile(r"(?<![\w/-])((?:tests|papers|bench|tools)/[\w/.-]*\w)(?:::(\w+))?")
 MODULE = re.compile(r"python -m (papers[\w.]*)")
+SCRIPTS = sorted(path for folder in ("bench", "tools") for path in (ROOT / folder).glob("*.py"))
 
 
 def missing(text: str) -> list[str]:
@@ -47,3 +50,35 @@ def test_what_is_gone_is_seen():
         "tests/test_evidence.py::test_gone"
     ]
     assert missing("python -m papers.gone --record") == ["papers.gone"]
+
+
+def imported(source: str) -> list[tuple[str, str]]:
+    """Return (module, name) of what a script takes from the package without torch."""
+    return [
+        (node.module, alias.name)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "expost"
+        if not (node.module or "").startswith("expost.torch")
+        for alias in node.names
+    ]
+
+
+def absent(source: str) -> list[str]:
+    lost = []
+    for module, name in imported(source):
+        package = importlib.import_module(module)
+        has_module = hasattr(package, "__path__") and importlib.util.find_spec(f"{module}.{name}")
+        if not hasattr(package, name) and not has_module:
+            lost.append(f"{module}.{name}")
+    return lost
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_scripts_import_what_the_package_has(path):
+    assert absent(path.read_text("utf-8")) == []
+
+
+def test_an_import_of_nothing_is_seen():
+    assert absent("from expost.estimators import objective_of_nothing") == [
+        "expost.estimators.objective_of_nothing"
+    ]

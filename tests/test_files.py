@@ -12,20 +12,17 @@ from expost.errors import InvalidInput
 from expost.files.atomic import adopt, drafts, read_json, write_bytes, write_json, write_with
 from expost.files.directory import RUN
 from expost.types import Audience
-
-
-def _mode(path):
-    return stat.S_IMODE(path.stat().st_mode)
+from program import mode
 
 
 @pytest.mark.parametrize(
-    ("audience", "mode"),
+    ("audience", "expected"),
     [(Audience.CURATOR_ONLY, 0o600), (Audience.NEEDS_REVIEW, 0o600), (Audience.PUBLIC, 0o644)],
 )
-def test_only_what_may_be_published_is_readable_by_others(tmp_path, audience, mode):
+def test_only_what_may_be_published_is_readable_by_others(tmp_path, audience, expected):
     path = write_bytes(tmp_path / "result", audience, b"content")
     assert path.read_bytes() == b"content"
-    assert _mode(path) == mode
+    assert mode(path) == expected
 
 
 def test_a_file_is_private_while_it_is_written(tmp_path):
@@ -33,7 +30,7 @@ def test_a_file_is_private_while_it_is_written(tmp_path):
 
     def write(file):
         file.write(b"half")
-        seen.extend(_mode(path) for path in tmp_path.iterdir())
+        seen.extend(mode(path) for path in tmp_path.iterdir())
 
     write_with(tmp_path / "result", Audience.PUBLIC, write)
     assert seen == [0o600]
@@ -45,7 +42,7 @@ def test_the_mode_does_not_depend_on_the_umask(tmp_path):
         path = write_bytes(tmp_path / "result", Audience.PUBLIC, b"")
     finally:
         os.umask(before)
-    assert _mode(path) == 0o644
+    assert mode(path) == 0o644
 
 
 def test_what_comes_before_sees_the_whole_content_and_no_file(tmp_path):
@@ -53,11 +50,11 @@ def test_what_comes_before_sees_the_whole_content_and_no_file(tmp_path):
 
     def before():
         (draft,) = tmp_path.iterdir()
-        seen.append((draft.read_bytes(), _mode(draft), draft.name == "result"))
+        seen.append((draft.read_bytes(), mode(draft), draft.name == "result"))
 
     write_json(tmp_path / "result", Audience.PUBLIC, [1], before=before)
     assert seen == [(b"[\n 1\n]\n", 0o600, False)]
-    assert _mode(tmp_path / "result") == 0o644
+    assert mode(tmp_path / "result") == 0o644
 
 
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
@@ -88,7 +85,7 @@ def test_a_new_file_replaces_the_old_one_and_its_mode(tmp_path):
     path = write_bytes(tmp_path / "result", Audience.PUBLIC, b"old")
     write_bytes(path, Audience.CURATOR_ONLY, b"new")
     assert path.read_bytes() == b"new"
-    assert _mode(path) == 0o600
+    assert mode(path) == 0o600
 
 
 def _left_by_a_crash(tmp_path, name="result", content=b"whole", unique="x1"):
@@ -104,7 +101,7 @@ def test_a_whole_draft_of_a_killed_process_appears(tmp_path):
     path = tmp_path / "result"
     assert drafts(path) == [draft]
     adopt(path, Audience.PUBLIC, draft, before=lambda: seen.append(path.exists()))
-    assert (path.read_bytes(), _mode(path), seen) == (b"whole", 0o644, [False])
+    assert (path.read_bytes(), mode(path), seen) == (b"whole", 0o644, [False])
     assert sorted(tmp_path.iterdir()) == sorted([path, other])
 
 

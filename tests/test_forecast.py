@@ -6,7 +6,6 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
 from expost import PrivateLogisticRegression, PrivateRidge, Release, identifiability
@@ -194,14 +193,6 @@ def test_fit_does_not_warn_of_a_useful_model():
         fitted(4_000, classes=(0, 1))
 
 
-def test_a_fitted_estimator_shows_its_forecast_and_an_unfitted_one_its_parameters():
-    estimator = fitted(4_000, classes=(0, 1))
-    assert "forecast: as good as non-private (r = 0.00" in repr(estimator)
-    copy = clone(estimator)
-    assert repr(copy) == "PrivateLogisticRegression(classes=(0, 1), random_state=0)"
-    assert copy.get_params() == estimator.get_params()
-
-
 def test_risk_forecasts_a_table_that_nobody_has_read():
     found = identifiability(epsilon=1.0, rows=750, features=61)
     how = PrivateLogisticRegression(1.0).mechanism_for(Logistic(), 750, 62)
@@ -246,10 +237,9 @@ def test_a_forecast_needs_both_numbers(options, match):
         identifiability(**options)
 
 
-def test_the_command_prints_the_forecast():
-    options = ("risk", "--epsilon", "0.1", "--rows", "400", "--features", "30")
-    printed = installed(*options).out
-    assert printed.startswith("The model is expected to be no better than the base rate")
-    assert "Forecast: useless (r = 0.5" in printed
-    content = json.loads(installed(*options, "--json").out)
+def test_the_command_forecasts_too():
+    content = json.loads(
+        installed("risk", "--epsilon", "0.1", "--rows", "400", "--features", "30", "--json").out
+    )
+    assert content["forecast"]["level"] == "useless"
     assert content["forecast"]["rows_needed"]["near non-private"] > 400

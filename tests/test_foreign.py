@@ -125,20 +125,6 @@ def test_pipelines_frames_and_ids():
         (Lasso(), TARGET, "not known"),
         (LogisticRegressionCV(cv=3, scoring="accuracy", **CROSS_VALIDATED), Y, "C"),
     ],
-    ids=[
-        "weights",
-        "l1",
-        "elastic net",
-        "liblinear intercept",
-        "three classes",
-        "three classes, ridge",
-        "weights, ridge",
-        "positive",
-        "no penalty",
-        "two outputs",
-        "lasso",
-        "cv",
-    ],
 )
 def test_models_that_cannot_be_read_are_refused(model, y, word):
     if "saga" in str(model):

@@ -204,7 +204,7 @@ def test_more_classes_and_numbers(table):
     [
         ({"encoding": {}, "ranges": {}}, "ranges: cannot be combined with encoding"),
         ({"encoding": 3}, "must be an Encoding, its JSON object, or the path"),
-        ({"encoding": {"column": {}}}, "does not know 'column'"),
+        ({"encoding": {"column": {}}}, "has an unknown member 'column'"),
         ({"encoding": {"data_norm": 2}, "data_norm": 3.0}, "the encoding has its own"),
         ({"ranges": {"aged": (0, 1)}}, "X has no column 'aged'"),
         ({"ranges": [(0, 1)]}, "has 1 pairs: must have one for each of 3 columns"),
@@ -257,13 +257,11 @@ def cancer():
     return X, y, np.column_stack([np.zeros(X.shape[1]), np.ceil(X.max(axis=0) / digit) * digit])
 
 
-def test_unscaled_columns_are_named_with_the_remedy(cancer):
+def test_ranges_are_the_remedy_for_unscaled_columns(cancer):
+    """How columns are named: tests/test_defaults.py."""
     X, y, ranges = cancer
     with pytest.warns(UnscaledColumnsWarning, match=r"of columns 0, 1, 2, 3, 4 .*ranges= or enc"):
         PrivateLogisticRegression(classes=[0, 1]).fit(X, y)
-    frame = pd.DataFrame(X[:, :2], columns=["radius", "texture"])
-    with pytest.warns(UnscaledColumnsWarning, match="of columns 'radius', 'texture' is far"):
-        PrivateLogisticRegression(classes=[0, 1]).fit(frame, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", ClippedRowsWarning)
@@ -371,7 +369,9 @@ def test_choose_epsilon_takes_pipelines(table):
         assert not any(name in read for read in alone.read_from_data)
     with pytest.raises(InvalidInput, match="noise: the estimator has its own; leave it out"):
         expost.choose_epsilon(X, y, estimator=model, noise="laplace", **QUESTION)
-    with pytest.raises(InvalidInput, match="estimator: StandardScaler is none of expost"):
+    with pytest.raises(
+        InvalidInput, match="estimator: StandardScaler is not an estimator of expost"
+    ):
         expost.choose_epsilon(Z, y, estimator=StandardScaler(), **QUESTION)
 
 

@@ -16,7 +16,7 @@ from sklearn.tree import DecisionTreeRegressor
 from expost.errors import InvalidInput
 from expost.groups import columns as columns_module
 from expost.groups import tree
-from expost.groups.exposure import Explanation, Group, Grouping, explain_exposure, group_exposure
+from expost.groups.exposure import Explanation, Group, explain_exposure, group_exposure
 from expost.types import Audience
 
 HOSTILE = '<script>alert("x")</script>\n| a & b |\u202e'
@@ -279,7 +279,7 @@ def test_constant_and_infinite_scores_single_nobody_out():
         ([1.0, 2.0], "ab", {}, "c has no entries"),
         ([1.0, 2.0], 3, {}, "c has no entries"),
         ([1.0, 2.0], np.ones((2, 2)), {}, "c has"),
-        ([1.0, 2.0], [["a"], ["b"]], {}, "must hold numbers, text or booleans"),
+        ([1.0, 2.0], [["a"], ["b"]], {}, "must hold numbers, strings or booleans"),
         ([1.0, 2.0], ["a", "b"], {"bins": 0}, "bins=0"),
         ([1.0, 2.0], ["a", "b"], {"bins": 2.5}, "bins=2.5"),
     ],
@@ -296,16 +296,6 @@ def test_small_groups_are_for_the_curator_only():
     assert small.audience is Audience.CURATOR_ONLY
     assert small.to_json()["audience"] == "curator-only"
     assert str(large).endswith(Audience.NEEDS_REVIEW.meaning)
-
-
-def test_text_is_an_aligned_table():
-    lines = str(group_exposure([0.5, 1.0, 3.0], ["x", "longer", "x"], name="kind")).splitlines()
-    assert "3 rows by kind" in lines
-    start = next(at for at, line in enumerate(lines) if line.startswith("  group "))
-    table = lines[start : start + 3]
-    end = table[0].index("rows") + 4
-    assert len({len(line) for line in table}) == 1
-    assert all(line[:end].rstrip()[-1] in "s21" for line in table)
 
 
 def test_hostile_names_are_text():
@@ -571,15 +561,6 @@ def test_a_large_table_is_sampled_and_says_so(monkeypatch):
 def test_a_bad_table_is_refused(X, options, said):
     with pytest.raises(InvalidInput, match=said):
         explain_exposure([1.0, 2.0], X, **options)
-
-
-def test_results_are_values():
-    grouping = group_exposure([1.0, 2.0], ["a", "b"], name="c")
-    assert isinstance(grouping, Grouping)
-    assert len(grouping) == 2
-    assert grouping.to_json()["name"] == "c"
-    with pytest.raises(AttributeError):
-        grouping.name = "d"
 
 
 # Rows of persons ---------------------------------------------------------------------------------

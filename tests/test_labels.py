@@ -45,7 +45,7 @@ BAD = {
     "zeros of both signs": ([0.0, -0.0], None, "one class only"),
     "three classes": ([1, 2, 3], None, "3 classes"),
     "one class of two given": ([1, 1], [0, 1], "one class only"),
-    "a label beside those given": ([0, 1, 2], [0, 1], "beside"),
+    "a label beside those given": ([0, 1, 2], [0, 1], "other than"),
     "the same class twice": ([0, 1], [1, 1], "two different"),
     "three given": ([0, 1], [0, 1, 2], "two different"),
     "NaN": ([0.0, np.nan], None, "NaN"),
@@ -74,7 +74,7 @@ def test_bad_labels(labels, classes, words):
 
 
 def test_a_new_label_is_refused():
-    with pytest.raises(InvalidInput, match="beside"):
+    with pytest.raises(InvalidInput, match="other than"):
         signs([0, 1, 5], np.array([0, 1]))
-    with pytest.raises(InvalidInput, match="beside"):
+    with pytest.raises(InvalidInput, match="other than"):
         signs(["yes"], np.array([0, 1]))

@@ -15,7 +15,7 @@ import pytest
 
 import expost
 from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
-from expost.errors import InvalidInput, NoPromiseWarning, SeededReleaseWarning
+from expost.errors import InvalidInput, NoGuaranteeWarning, SeededReleaseWarning
 from expost.files import atomic
 from expost.ledger import (
     NAME,
@@ -80,7 +80,7 @@ def listed(path, *models):
         ("bare", EpsilonDelta(epsilon=math.inf), math.inf, 0.0),
     ],
 )
-def test_a_model_is_listed_with_its_promise(tmp_path, name, guarantee, epsilon, delta):
+def test_a_model_is_listed_with_its_guarantee(tmp_path, name, guarantee, epsilon, delta):
     path = saved(tmp_path, name)
     (entry,) = entries_of(path)
     value = json.loads(path.read_text())
@@ -91,14 +91,14 @@ def test_a_model_is_listed_with_its_promise(tmp_path, name, guarantee, epsilon, 
     assert entry.guarantee == (how.guarantee() if guarantee is None else guarantee)
     assert not entry.seeded
     assert entry.read_from_data == 0
-    assert entry.is_promised is (epsilon < math.inf)
+    assert entry.has_guarantee is (epsilon < math.inf)
     assert Entry.from_json(json.loads(json.dumps(entry.to_json()))) == entry
     if name == "gaussian":
         assert isinstance(entry.guarantee, GaussianNoise)
         assert entry.guarantee.delta(1.5) <= 1e-5 * (1 + 1e-9)
 
 
-def test_what_a_model_does_not_promise_is_said(tmp_path):
+def test_what_a_model_does_not_guarantee_is_said(tmp_path):
     assert entries_of(saved(tmp_path, "read"))[0].read_from_data == 1
     with pytest.warns(SeededReleaseWarning):
         release = (
@@ -106,7 +106,7 @@ def test_what_a_model_does_not_promise_is_said(tmp_path):
         )
     assert entries_of(release.save(tmp_path / "seeded.json"))[0].seeded
     constants = {**OUTPUT, "mechanism": "objective", "data_norm": 2.0}
-    with pytest.warns(NoPromiseWarning):
+    with pytest.warns(NoGuaranteeWarning):
         release = (
             PrivateRidge(1.0, label_range=(-1.0, 1.0), huber_width=None, **constants)
             .fit(X, X[:, 0])
@@ -114,18 +114,18 @@ def test_what_a_model_does_not_promise_is_said(tmp_path):
         )
     (entry,) = entries_of(release.save(tmp_path / "ridge.json"))
     assert entry.epsilon == 1.0
-    assert not entry.is_promised
+    assert not entry.has_guarantee
     ledger = Ledger.new().with_entries([entry, *entries_of(saved(tmp_path))])
     assert ledger.epsilon_by_addition == math.inf
 
 
 @pytest.mark.parametrize("options", [{}, {"noise": "gaussian", "delta": 1e-5}])
-def test_a_large_epsilon_is_still_a_promise(tmp_path, options):
+def test_a_large_epsilon_is_still_a_guarantee(tmp_path, options):
     """Its advantage rounds to 1, and yet it is not nothing."""
     model = PrivateLogisticRegression(1e4, **{**OUTPUT, **options}, **BOUNDS).fit(X, Y).release_
     (entry,) = entries_of(model.save(tmp_path / "model.json"))
     assert entry.guarantee.advantage == 1.0
-    assert entry.is_promised
+    assert entry.has_guarantee
     ledger = Ledger.new().with_entries([entry])
     assert ledger.epsilon_by_addition == 1e4
     assert ledger.guarantee.epsilon(1e-5) <= 1e4 * (1 + 1e-9)
@@ -214,7 +214,7 @@ def test_a_release_made_in_python_is_listed_with_its_rows(tmp_path):
     assert (tmp_path / "other.CURATOR-ONLY.json").exists()
     with pytest.raises(InvalidInput, match="pass both"):
         list_release(tmp_path, model, X)
-    with pytest.raises(InvalidInput, match="folder is not there"):
+    with pytest.raises(InvalidInput, match="folder does not exist"):
         list_release(tmp_path / "none" / "x.json", model)
     with pytest.raises(InvalidInput, match="cannot be read"):
         list_release(tmp_path / "third.json", tmp_path / "no.json")
@@ -263,64 +263,21 @@ def test_the_name_says_for_whom_it_is(tmp_path, name, found):
         ledger_path(tmp_path / "none")
 
 
-def test_a_link_to_a_ledger_stays_one(tmp_path):
-    real = tmp_path / "real.CURATOR-ONLY.json"
-    listed(real, saved(tmp_path))
-    link = tmp_path / NAME
-    link.symlink_to(real)
-    assert len(listed(link, saved(tmp_path, file="b.json"))) == 2
-    assert link.is_symlink()
-    assert len(Ledger.load(real)) == 2
-
-
-EDITS = {
-    "an entry less": lambda value: value["entries"].pop(),
-    "a smaller epsilon": lambda value: value["entries"][0].update(epsilon=0.1),
-    "another promise": lambda value: value["entries"][0]["guarantee"].update(separation=0.1),
-    "another salt": lambda value: value.update(salt="0" * 64),
-    "a field more": lambda value: value["entries"][0].update(note="fine"),
-    "another field more": lambda value: value.update(note="fine"),
-    "another format": lambda value: value.update(format="expost-ledger/2"),
-    "not seeded": lambda value: value["entries"][0].update(seeded=0),
-}
-
-
-@pytest.mark.parametrize("edit", list(EDITS))
-@pytest.mark.parametrize("signed", [False, True])
-def test_an_edited_ledger_is_refused(tmp_path, edit, signed):
-    path = tmp_path / NAME
-    listed(path, saved(tmp_path), saved(tmp_path, file="b.json"))
-    value = json.loads(path.read_text())
-    EDITS[edit](value)
-    if signed:
-        # Whoever mends the checksum still meets the other checks, where there are any.
-        fields = {name: field for name, field in value.items() if name != "sha256"}
-        value["sha256"] = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
-        if edit in ("an entry less", "a smaller epsilon", "another promise", "another salt"):
-            assert len(Ledger.from_json(value).entries) in (1, 2)
-            return
-    path.write_text(json.dumps(value))
-    before = path.read_bytes()
-    with pytest.raises(InvalidInput, match="is not a whole ledger"):
-        Ledger.load(path)
-    with pytest.raises(InvalidInput, match="is not a whole ledger"):
-        listed(path, saved(tmp_path))
-    assert path.read_bytes() == before
-
-
 WRONG = {
-    "release": ["abc", 3, None, "G" * 64],
+    "release": ["abc", 3, None, "G" * 64, "AB" * 32, "../" * 21 + "a"],
     "kind": ["modle", None],
     "made": ["yesterday", 7, "2026-13-01T00:00:00Z"],
     "name": [3],
     "mechanism": ["", "a" * 41, "<b>", 3, None],
-    "noise": [3, "", "a\nb"],
-    "epsilon": [0.0, -1.0, "many", True, None],
-    "delta": [1.0, -0.5, None],
+    "noise": [3, "", "a\n\x1b[31mb"],
+    "epsilon": [0.0, -1.0, 10**400, "many", True, None],
+    "delta": [1.0, -0.5, 10**400, None],
     "guarantee": [None, {}, {"law": "cauchy"}, {"law": "gaussian", "mu": -1.0}, {"law": "gaussian"},
+                  {"law": "gaussian", "mu": 10**400},
+                  {"law": "norm-laplace", "separation": 1.0, "dimension": 10**30},
                   {"law": "norm-laplace", "separation": 1.0, "dimension": 0}],
     "dimension": [0, 2.5],
-    "rows": [1, "60"],
+    "rows": [1, 10**400, "60"],
     "seeded": ["no"],
     "read_from_data": [-1, None],
     "data": [5, "abc"],
@@ -345,14 +302,7 @@ def test_what_is_no_ledger_is_refused(tmp_path):
     for salt in ("", "0" * 63, "x" * 64, None):
         with pytest.raises(InvalidInput, match="salt"):
             Ledger(salt=salt)
-    for content, words in (
-        ("{", "not a whole JSON"),
-        ("[]", "format=None"),
-        ("", "not a whole JSON"),
-    ):
-        (tmp_path / NAME).write_text(content)
-        with pytest.raises(InvalidInput, match=words):
-            Ledger.load(tmp_path / NAME)
+
     (tmp_path / "x.json").write_text('{"format": "expost-profile/1"}')
     with pytest.raises(InvalidInput, match="neither a released model nor a published report"):
         entries_of(tmp_path / "x.json")
@@ -465,7 +415,7 @@ def test_a_model_beside_a_ledger_that_does_not_list_it(tmp_path):
     assert ledger_notice(str(model)) is None
     other = saved(tmp_path, file="other.json")
     said = ledger_notice(other)
-    assert "is not in the ledger beside it" in said
+    assert "is not in the ledger next to it" in said
     assert "--add" in said
     (tmp_path / NAME).write_text("{}")
-    assert "cannot be relied on" in ledger_notice(model)
+    assert "cannot be used" in ledger_notice(model)

@@ -20,8 +20,9 @@ from expost.release import Release
 from expost.report import parse_json
 from expost.rows import RowBlock
 from expost.types import Audience
+from naive import gaussian_scale
 from program import page_in, settings_in, text
-from test_defaults import CLASSES, clipped, naive_scale, rows
+from test_defaults import CLASSES, clipped, rows
 from test_sealed import resealed
 
 
@@ -74,7 +75,7 @@ def test_the_noise_and_the_regularization_are_those_without_a_margin():
 def test_the_automatic_margin_follows_from_public_facts(epsilon, n):
     X, y = rows(n)
     found = fitted(X, y, epsilon=epsilon, margin="auto").release_
-    ratio = naive_scale(epsilon, 1e-6) * math.sqrt(6) / n
+    ratio = gaussian_scale(epsilon, 1e-6) * math.sqrt(6) / n
     margin = min(max(3 + math.log10(ratio), 0.0), 3.0)
     # Determinants may take 0.6 % of the noise: log₁₀ 1.006 = 0.0026.
     assert margin <= found.mechanism.loss.margin + 1e-9 <= margin + 0.003
@@ -151,10 +152,6 @@ def test_a_margin_is_for_two_classes_and_the_logistic_loss():
     assert fitted(X, y, margin=0.0).release_.mechanism.loss.name == "softmax"
     with pytest.raises(TypeError, match="margin"):
         PrivateLinearSVC(margin=1.0)
-    X, y = rows()
-    for margin in (-1, "large", math.nan, None, 101):
-        with pytest.raises(InvalidInput, match="margin="):
-            fitted(X, y, margin=margin)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
@@ -251,9 +248,6 @@ def test_estimators_bring_their_margin_to_the_choice():
     for loss in ("huber-hinge", "squared"):
         with pytest.raises(InvalidInput, match=f"margin=1.0: loss='{loss}' takes none"):
             expost.choose_epsilon(X, y, loss=loss, margin=1.0, **QUESTION)
-    for margin in (-1, "large", math.nan, None, 101):
-        with pytest.raises(InvalidInput, match="margin="):
-            expost.choose_epsilon(X, y, classes=CLASSES, margin=margin, **QUESTION)
 
 
 # The command line.
@@ -270,30 +264,13 @@ def table(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("margin", "expected", "origin"),
-    [("1.5", 1.5, "given"), ("auto", None, RULE)],
-)
-def test_the_command_line_takes_a_margin(program, table, tmp_path, margin, expected, origin):
-    done = program(
-        "profile", table, "--target", "label", "--margin", margin, "--out", tmp_path / "out"
-    )
-    assert done.code == 0, done
-    loss = Release.load(tmp_path / "out" / "model.json").mechanism.loss
-    assert loss.margin == expected if expected else 0 < loss.margin < 3
-    value, why = settings_in(tmp_path / "out")["margin"]
-    assert float(value) == pytest.approx(loss.margin, rel=1e-5)
-    assert why == origin
-
-
-@pytest.mark.parametrize("command", ["profile", "epsilon"])
-@pytest.mark.parametrize(
-    ("options", "words"),
+    ("command", "options", "words"),
     [
-        (("--margin", "-1"), "margin"),
-        (("--margin", "wide"), "--margin"),
-        (("--margin", "1", "--loss", "huber-hinge"), "leave --margin or --loss out"),
-        (("--margin", "1", "--loss", "squared"), "leave --margin or --loss out"),
-        (("--margin", "1", "--model", "model.json"), "--m"),
+        ("profile", ("--margin", "-1"), "margin"),
+        ("epsilon", ("--margin", "wide"), "--margin"),
+        ("profile", ("--margin", "1", "--loss", "huber-hinge"), "leave --margin or --loss out"),
+        ("epsilon", ("--margin", "1", "--loss", "squared"), "leave --margin or --loss out"),
+        ("profile", ("--margin", "1", "--model", "model.json"), "--m"),
     ],
 )
 def test_margins_that_make_no_sense_are_refused(program, table, tmp_path, command, options, words):
@@ -303,8 +280,7 @@ def test_margins_that_make_no_sense_are_refused(program, table, tmp_path, comman
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("engine", [None, "local:2"])
-@pytest.mark.parametrize("margin", ["1.5", "auto"])
+@pytest.mark.parametrize(("margin", "engine"), [("1.5", None), ("auto", "local:2")])
 def test_the_command_line_chooses_epsilon_with_a_margin(program, table, tmp_path, margin, engine):
     """In memory and in blocks, as in Python, and it ends with the command that releases it."""
     asked = ("--target", "label", "--margin", margin, "--folds", "3", "--seed", "3")

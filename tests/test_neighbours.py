@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-import scipy.sparse
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression, Ridge
 
@@ -426,7 +425,8 @@ def test_a_total_penalty_that_is_kept_is_scikit_learns(loss):
         assert np.linalg.norm(plain.shift[i] - wanted) > 1e-5
 
 
-def test_a_result_says_what_it_is_and_shows_no_row():
+def test_a_result_says_what_it_is():
+    """That it shows no row: tests/test_canaries.py."""
     X, y = data_set("adult", 24)
     found = expost.neighbours(X, y)
     assert found.audience is Audience.CURATOR_ONLY
@@ -436,13 +436,7 @@ def test_a_result_says_what_it_is_and_shows_no_row():
     assert found.shift.shape == (24, 6)
     assert found.sphere_centre.shape == found.ball_centre.shape == (24, 6)
     assert found.sphere_radius.shape == found.ball_radius.shape == (24,)
-    assert "24 neighbouring data sets" in str(found)
     assert found.audience.meaning in str(found)
-    text = str(found) + repr(found)
-    assert len(text) < 800
-    assert repr(float(X[0, 0]))[:8] not in text
-    with pytest.raises(AttributeError):
-        found.method = "exact"
 
 
 def test_a_single_candidate_replaces_every_row():
@@ -488,37 +482,17 @@ def _spoilt(value):
     return rows
 
 
+# Matrices, vectors and labels of every kind: tests/test_validate.py and tests/test_labels.py.
 BAD_INPUT = {
-    "NaN": ((_spoilt(np.nan), LABELS), {}, "X holds NaN"),
-    "infinite": ((_spoilt(np.inf), LABELS), {}, "X holds infinite"),
-    "1e300": ((_spoilt(1e300), LABELS), {}, "X holds huge"),
+    "X": ((_spoilt(np.nan), LABELS), {}, "X holds NaN"),
     "1e100": ((_spoilt(1e100), LABELS), {}, "rescale"),
-    "strings": ((GOOD.astype(str), LABELS), {}, "numeric"),
-    "complex": ((GOOD + 0j, LABELS), {}, "complex"),
-    "masked": ((np.ma.masked_array(GOOD), LABELS), {}, "masked"),
-    "objects": ((np.array([[1, object()], [1, 2]], dtype=object), [0, 1]), {}, "X holds"),
-    "ragged": (([[1, 2], [3]], [0, 1]), {}, "different lengths"),
-    "one class": ((GOOD, np.ones(8)), {}, "one class"),
-    "three classes": ((GOOD, np.arange(8) % 3), {}, "3 classes"),
     "one row": ((GOOD[:1], LABELS[:1]), {}, "at least 2"),
-    "no columns": ((GOOD[:, :0], LABELS), {}, "columns"),
+    "labels": ((GOOD, np.arange(8) % 3), {}, "3 classes"),
     "lengths": ((GOOD, LABELS[:5]), {}, "y has 5 entries"),
-    "scalar labels": ((GOOD, 3), {}, "y"),
-    "masked labels": ((GOOD, np.ma.masked_array(LABELS)), {}, "masked"),
-    "sparse labels": ((GOOD, scipy.sparse.csr_array(LABELS[:, None])), {}, "y"),
-    "sparse": ((scipy.sparse.csr_matrix(GOOD), LABELS), {}, r"X\.toarray\(\)"),
-    "long integers": ((np.full((2, 2), 2**60), [0, 1]), {}, r"2\*\*53"),
     "squared NaN": ((GOOD, np.full(8, np.nan)), {"loss": "squared"}, "y holds NaN"),
-    "squared text": ((GOOD, ["a"] * 8), {"loss": "squared"}, "numeric"),
     "squared lengths": ((GOOD, LABELS[:3]), {"loss": "squared"}, "y has 3 entries"),
-    "zero penalty": ((GOOD, LABELS), {"regularization": 0}, "regularization=0"),
-    "negative penalty": ((GOOD, LABELS), {"regularization": -1.0}, "regularization=-1.0"),
-    "NaN penalty": ((GOOD, LABELS), {"regularization": np.nan}, "regularization=nan"),
-    "infinite penalty": ((GOOD, LABELS), {"regularization": np.inf}, "regularization=inf"),
-    "text penalty": ((GOOD, LABELS), {"regularization": "1"}, "regularization='1'"),
-    "subnormal penalty": ((GOOD, LABELS), {"regularization": 1e-320}, "regularization=1e-320"),
+    "penalty": ((GOOD, LABELS), {"regularization": np.nan}, "regularization=nan"),
     "loss": ((GOOD, LABELS), {"loss": "hinge"}, "loss='hinge'"),
-    "no loss": ((GOOD, LABELS), {"loss": None}, "loss=None"),
     "method": ((GOOD, LABELS), {"method": "guess"}, "method='guess'"),
     "relation": ((GOOD, LABELS), {"relation": "swap"}, "relation='swap'"),
     "tolerance for newton": ((GOOD, LABELS), {"tolerance": 1e-3}, "only method='exact'"),
@@ -564,18 +538,10 @@ def _read_only(array):
 ROUND = np.round(GOOD * 64) / 64
 EQUIVALENT = {
     "read-only": (_read_only(ROUND), _read_only(LABELS)),
-    "Fortran": (np.asfortranarray(ROUND), LABELS),
     "strided": (np.repeat(ROUND, 2, axis=0)[::2], np.repeat(LABELS, 2)[::2]),
-    "float16": (ROUND.astype(np.float16), LABELS),
-    "float32": (ROUND.astype(np.float32), LABELS.astype(np.float32)),
-    "lists": (ROUND.tolist(), LABELS.tolist()),
-    "pandas": (pd.DataFrame(ROUND, columns=["a", "b", "c"]), pd.Series(LABELS)),
-    "polars": (pl.DataFrame(ROUND), pl.Series(LABELS)),
-    "labels 0 and 2": (ROUND, 2 * LABELS),
-    "text labels": (ROUND, np.where(LABELS == 1, "yes", "no")),
-    "boolean labels": (ROUND, LABELS == 1),
-    "column of labels": (ROUND, LABELS[:, None]),
-    "categories": (ROUND, pd.Series(np.where(LABELS == 1, "yes", "no"), dtype="category")),
+    "float16": (ROUND.astype(np.float16), LABELS[:, None]),
+    "pandas": (pd.DataFrame(ROUND, columns=["a", "b", "c"]), pd.Series(LABELS == 1)),
+    "polars": (pl.DataFrame(ROUND), pl.Series(np.where(LABELS == 1, "yes", "no"))),
 }
 
 

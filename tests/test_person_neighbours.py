@@ -4,7 +4,6 @@ A few dozen small problems solved in fifty digits here; three hundred in the lon
 docs/evidence/groups.json.
 """
 
-import re
 import warnings
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from expost.neighbouring import change
 from expost.neighbouring.change import Change
 from expost.neighbouring.neighbours import neighbours_of, tight_neighbours
 from expost.neighbouring.persons import read_persons
-from fifty_digits import exact_rows, gradient, norm, solve
+from fifty_digits import exact_rows, gradient, norm, shares_used, solve, usage
 
 
 def without(problem, persons):
@@ -136,19 +135,6 @@ def references(X, y, groups, loss, regularization, base):
     return shifts
 
 
-def usage(found, shifts):
-    """∥computed − true∥ over error_bound a person, the reference's own error taken off."""
-    shift, result = found.shift, []
-    assert len(found) == len(shifts)
-    for index, (wanted, error) in enumerate(shifts):
-        gap = norm([mp.mpf(float(a)) - b for a, b in zip(shift[index], wanted, strict=True)])
-        gap = max(gap, abs(mp.mpf(float(found.distance[index])) - norm(wanted)))
-        bound = mp.mpf(float(found.error_bound[index]))
-        assert bound > 0
-        result.append(float(max(gap - error, mp.mpf(0)) / bound))
-    return result
-
-
 def run(seeds, margin=0.0):
     used, kinds, sizes = defaultdict(list), Counter(), Counter()
     for seed in seeds:
@@ -193,12 +179,7 @@ def test_three_hundred_problems_in_fifty_digits():
         "problems by kind": dict(kinds),
         "persons by number of rows": {str(size): count for size, count in sorted(sizes.items())},
         "persons compared, all methods": sum(map(len, used.values())),
-        "outside error_bound": sum(share > 1 for shares in used.values() for share in shares),
-        "largest share of error_bound used": {k: max(v) for k, v in sorted(used.items())},
-        "outside error_bound / 50": {
-            k: sum(share > 1 / 50 for share in v) for k, v in sorted(used.items())
-        },
-        "digits": 50,
+        **shares_used(used),
     }
     print(figures)
     assert figures["outside error_bound"] == 0
@@ -447,32 +428,14 @@ def test_penalties_that_differ_have_no_worst_case():
     assert np.all(np.isinf(worst.error_bound))
 
 
-def test_what_is_said_of_persons():
+def test_persons_reach_their_validator():
+    """What it refuses: tests/test_persons.py."""
     X, y = data(20)
-    found = expost.neighbours(X, y, persons=np.arange(20) // 4)
-    assert "5 neighbouring data sets" in str(found)
-    assert re.search(r"largest person +4 rows", str(found))
-    assert repr(found).startswith("Neighbours(5 × 4")
-    assert found.rows_after == 16
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"persons": [0] * 20}, "one person owns every row"),
-        ({"persons": [0] * 19}, "19 entries"),
-        ({"persons": [None] * 20}, "entry 0 is missing"),
-        ({"persons": [0, 1] * 10, "relation": "add", "candidates": ([[0.0] * 4], [1])}, "remove"),
-        (
-            {"persons": [0, 1] * 10, "relation": "replace", "candidates": ([[0.0] * 4], [1])},
-            "remov",
-        ),
-    ],
-)
-def test_what_is_refused(options, message):
-    X, y = data(20)
-    with pytest.raises(InvalidInput, match=message):
-        expost.neighbours(X, y, **options)
+    with pytest.raises(InvalidInput, match="entry 0 is missing"):
+        expost.neighbours(X, y, persons=[None] * 20)
+    other = {"persons": [0, 1] * 10, "relation": "add", "candidates": ([[0.0] * 4], [1])}
+    with pytest.raises(InvalidInput, match="remove"):
+        expost.neighbours(X, y, **other)
 
 
 def test_a_tolerance_that_float64_does_not_reach_is_said():

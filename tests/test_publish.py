@@ -22,7 +22,7 @@ from expost.data import UnitBall
 from expost.errors import (
     ClippedRowsWarning,
     InvalidInput,
-    NoPromiseWarning,
+    NoGuaranteeWarning,
     PrivacyLeakWarning,
     ReleaseRefused,
     SeededReleaseWarning,
@@ -45,8 +45,8 @@ from expost.publishing.report import PublishedReport
 from expost.release import Release
 from expost.types import Audience, Neighbouring
 from mechanisms.changes import changed
+from mechanisms.test_release import sealed
 from settings import OUTPUT
-from test_published import sealed
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, size=(80, 3))
@@ -88,7 +88,7 @@ MODELS = {
 def fitted(name):
     model, y = MODELS[name]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NoPromiseWarning)
+        warnings.simplefilter("ignore", NoGuaranteeWarning)
         return type(model)(**model.get_params(deep=False)).fit(X, y), y
 
 
@@ -159,27 +159,6 @@ def test_all_forms_of_a_model(tmp_path):
     path = model.save(tmp_path / "model.json")
     texts = {repr(publish(form).to_json()) for form in (model, model.release_, path, str(path))}
     assert len(texts) == 1
-
-
-def test_what_the_report_says_of_itself():
-    said = {name: " ".join(publish(fitted(name)[0]).statements) for name in MODELS}
-    for name in ("objective", "output gaussian", "objective laplace"):
-        assert "fixed before the noise was drawn" in said[name]
-        assert "picked after" in said[name]
-    assert "for all rows at once" in said["output"]
-    assert "spent nothing more" in said["objective"]
-    assert "No bound is above epsilon = 1" in said["output"]
-    assert "No bound is above" not in said["objective"]
-    assert "promises no epsilon" in said["ridge"]
-    assert "promises no epsilon" not in said["ridge output"]
-    text = str(publish(fitted("objective")[0]))
-    assert "ε = 1" in text.splitlines()[1]
-    assert text.splitlines()[-1] == Audience.PUBLIC.meaning
-    dependent = publish(*[fitted("objective")[0], X, LABELS], kind="data-dependent", **SPENT)
-    together = dependent.spending.together[0]
-    shown = re.search(r"ε = ([\d.]+) \(δ = [^)]*\) in total", str(dependent))[1]
-    assert together <= float(shown) <= 1.01 * together < 2
-    assert repr(dependent).startswith("PublishedReport(data-dependent, Release(logistic")
 
 
 def test_the_python_of_the_page_runs(tmp_path, monkeypatch, capsys):
@@ -426,7 +405,7 @@ def worst(failures, count, allowed):
 def pair_losses(second, released, tangent, everyone):
     """The loss of (ĝ, Ĥ) given θ, from the two normal densities: the definition."""
     rows, y = everyone
-    slope, curvature = second.how.loss.derivatives(rows @ second.theta, y)
+    slope, curvature = second.mechanism.loss.derivatives(rows @ second.theta, y)
     inside = np.where(np.arange(len(rows)) < ROWS, 1.0, -1.0)
     noise = released.gradient - tangent.gradient
     shift = slope[:, None] * rows
@@ -474,8 +453,8 @@ def objective_failures(noise, rho, count, seed):
             tangent.row_losses(changed(problem, Neighbouring.ADD, entering)).loss,
         )
         exposure = np.abs(loss)
-        plain = ObjectiveBound(how=how, theta=theta, failure=rho)
-        second = TangentMechanism(budget=budget, how=how, theta=theta)
+        plain = ObjectiveBound(mechanism=how, theta=theta, failure=rho)
+        second = TangentMechanism(budget=budget, mechanism=how, theta=theta)
         released = second.release(tangent, rng)
         bound = replace(plain, tangent=second, released=released)
         for name, one in (("independent", plain), ("dependent", bound)):
@@ -584,7 +563,7 @@ def output_failures(noise, rho, count, seed):
         exposure = np.abs(
             np.append(how.row_losses(theta, gone).loss, how.row_losses(theta, more).loss)
         )
-        bound = OutputBound(how=how, theta=theta, failure=rho)
+        bound = OutputBound(mechanism=how, theta=theta, failure=rho)
         found = bound.exposure(*everyone)
         failed += exposure > found
         ratios.append(np.median(found / exposure))

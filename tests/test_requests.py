@@ -4,6 +4,7 @@ import importlib.util
 import inspect
 from dataclasses import MISSING, fields
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 from typer.main import get_command
@@ -24,6 +25,7 @@ from expost.jobs.requests import (
     options_of,
 )
 from program import refused
+from runs import PERSON, make_release
 
 REQUIRED = "required"
 # Fields whose name in Python is another, and why.
@@ -64,7 +66,7 @@ ARRAYS = {
     "estimator": "an object",
     "workers": "threads; OMP_NUM_THREADS and --engine local:4",
 }
-NEEDED = "has no default in one of them"
+WITHOUT = "has no default in one of them"
 
 
 def defaults_of(request: type) -> dict[str, object]:
@@ -91,7 +93,7 @@ VERBS = {
         (expost.choose_epsilon,),
         PROGRAM | {"picture": "choice.plot()"},
         PYTHON | ARRAYS,
-        {"target": NEEDED, "out": NEEDED},
+        {"target": WITHOUT, "out": WITHOUT},
     ),
     "profile": (
         ProfileRequest,
@@ -113,7 +115,7 @@ VERBS = {
             "calibration": "the calibration of the papers, for comparisons",
             "publishing": "with regularization='for-publishing'; arrays only",
         },
-        {"out": NEEDED, "model": NEEDED, "mechanism": "that of θ, or of the estimator"},
+        {"out": WITHOUT, "model": WITHOUT, "mechanism": "that of θ, or of the estimator"},
     ),
     "publish": (
         PublishRequest,
@@ -142,7 +144,7 @@ VERBS = {
             "exposure": "a profile, an object",
             "checkpoint": "--out and --resume",
         },
-        {"model": NEEDED, "groups": "columns by name, or names of columns"},
+        {"model": WITHOUT, "groups": "columns by name, or names of columns"},
     ),
     "risk": (
         RiskRequest,
@@ -182,10 +184,7 @@ def test_the_estimators_have_the_defaults_of_their_options(command):
 def test_every_field_of_every_command_is_an_option_with_the_same_default():
     program = get_command(app)
     for name, command in program.commands.items():
-        request = next(
-            kind for kind in vars(requests).values()
-            if isinstance(kind, type) and kind.__name__.lower() == f"{name}request"
-        )  # fmt: skip
+        request = request_of(name)
         options = options_of(request)
         parameters = {one.name: one for one in command.params if one.name in options}
         assert parameters.keys() == options.keys()
@@ -224,6 +223,202 @@ def test_the_page_of_the_command_line_has_the_options_as_they_are():
 
 def test_an_option_is_described_without_typer():
     assert all(isinstance(one, Option) for one in options_of(EpsilonRequest).values())
+
+
+# Every option that takes a value reaches its check -------------------------------------------------
+
+# By its field: a value that no check passes, and what else must be given for it to matter.
+# The checks themselves have tables of their own: test_validate.py, test_epsilon.py, data/, …
+FOLDER_OPTIONS = {"out": "{folder}/people.csv"}
+TABLE_OPTIONS = FOLDER_OPTIONS | {
+    "source": "none.csv",
+    "target": "wealth",
+    "query": "people",
+    "id_column": "nobody",
+    "engine": "cloud",
+    "memory": "much",
+    "drop": "nobody",
+    "encoding": "none.json",
+    "data_norm": "nan",
+    "classes": "yes",
+    "label_range": "0,80",
+    "mechanism": "nonsense",
+    "noise": "uniform",
+    "delta": "nan",
+    "loss": "hinge",
+    "regularization": "0",
+    "margin": "-1",
+    "seed": "-1",
+}
+NONSENSE = {
+    "demo": FOLDER_OPTIONS | {"epsilon": "nan", "ledger": "no/x.json"},
+    "profile": TABLE_OPTIONS
+    | {
+        "epsilon": "nan",
+        "model": "none.json",
+        "person_column": "nobody",
+        "max_rows_per_person": "0 --person city",
+        "ledger": "no/x.json",
+    },
+    "epsilon": TABLE_OPTIONS
+    | {
+        "max_posterior": "1",
+        "prior": "0",
+        "quantile": "0.2",
+        "share": "1",
+        "measure": "r2",
+        "tolerance": "0",
+        "rows": "nan",
+        "epsilons": "-1",
+        "models": "1",
+        "folds": "1",
+    },
+    "publish": FOLDER_OPTIONS
+    | {
+        "source": "none.csv",
+        "target": "city",
+        "query": "people",
+        "id_column": "nobody",
+        "engine": "cloud",
+        "memory": "much",
+        "model": "none.json",
+        "kind": "exact",
+        "epsilon_gradient": "nan --kind data-dependent --epsilon-hessian 1",
+        "epsilon_hessian": "nan --kind data-dependent --epsilon-gradient 1",
+        "delta": "7 --kind data-dependent --epsilon-gradient 1 --epsilon-hessian 1",
+        "failure_probability": "nan",
+        "ledger": "no/x.json --kind data-dependent --epsilon-gradient 1 --epsilon-hessian 1",
+    },
+    "audit": {
+        "model": "none.json --holdout {table}",
+        "estimator": "os.system",
+        "arrays": "none.npz",
+        **{
+            name: f"{value} --estimator sklearn.tree.DecisionTreeClassifier"
+            for name, value in {
+                **FOLDER_OPTIONS,
+                "source": "none.csv",
+                "target": "wealth",
+                "query": "people",
+                "id_column": "nobody",
+                "holdout": "none.csv",
+                "population": "none.csv",
+                "groups": "nobody",
+                "drop": "nobody",
+                "references": "-1",
+                "attacks": "gossip",
+                "delta": "2",
+                "confidence": "nan",
+                "seed": "-1",
+                "workers": "0",
+            }.items()
+        },
+    },
+    "lookup": FOLDER_OPTIONS | {"report": "none.json", "values": "height=3", "label": "rich"},
+    "risk": FOLDER_OPTIONS
+    | {
+        "model": "none.json",
+        "epsilon": "nan",
+        "delta": "1 --epsilon 1",
+        "mu": "-1",
+        "noise_multiplier": "nan",
+        "sampling_rate": "1.5 --noise-multiplier 1",
+        "steps": "0 --noise-multiplier 1",
+        "relation": "swap --noise-multiplier 1",
+        "releases": "0 --epsilon 1",
+        "max_posterior": "0.3",
+        "advantage": "0",
+        "true_positive_rate": "0.001",
+        "one_in": "5",
+        "rows": "-1 --features 2 --epsilon 1",
+        "features": "-1 --rows 100 --epsilon 1",
+        "prior": "0 --epsilon 1",
+        "false_positive_rate": "nan --epsilon 1",
+        "exceeded": "nan --epsilon 1",
+        "plot": "risk.pdf --epsilon 1",
+    },
+    "ledger": FOLDER_OPTIONS | {"paths": "none.json", "add": "none.json", "delta": "nan"},
+    "report": FOLDER_OPTIONS | {"paths": "none"},
+    "doctor": {},
+}
+# Options that take any text.
+ANY_TEXT = {"missing"}
+# What each command needs besides; an option that comes later counts.
+NEEDED = {
+    "profile": "{table} --target income",
+    "epsilon": "{table} --target income",
+    "publish": "{table} --target income --model {model}",
+    "audit": "{table} --target income",
+    "lookup": "{report} {person}",
+    "ledger": "{model}",
+    "report": "{folder}/profile",
+}
+
+
+def request_of(command):
+    return next(
+        kind for kind in vars(requests).values()
+        if isinstance(kind, type) and kind.__name__.lower() == f"{command}request"
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory):
+    return make_release(tmp_path_factory.mktemp("released"))
+
+
+@pytest.mark.parametrize(
+    ("command", "name"), [(command, name) for command in NONSENSE for name in NONSENSE[command]]
+)
+def test_every_option_reaches_its_check(program, released, tmp_path, monkeypatch, command, name):
+    monkeypatch.chdir(tmp_path)
+    places = {
+        "folder": released,
+        "table": released / "people.csv",
+        "model": released / "profile" / "model.json",
+        "report": released / "published" / "report.json",
+        "person": " ".join(PERSON),
+    }
+    option = options_of(request_of(command))[name]
+    value, *more = NONSENSE[command][name].format(**places).split()
+    needed = NEEDED.get(command, "").format(**places).split()
+    if option.panel is None:
+        given = [value, *needed[1:], *more]
+    else:
+        given = [*needed, flag_of(name, option), value, *more]
+    done = program(command, *given)
+    refused(done, tmp_path / "expost-profile", "")
+    named = (flag_of(name, option), f"{name}=", f"{name}:", value.partition("=")[0])
+    assert any(words in done.message for words in named), done.message
+    assert not list(tmp_path.iterdir())
+
+
+BEFORE_READING = (
+    *("epsilon", "mechanism", "noise", "delta", "loss", "regularization", "margin", "seed"),
+    *("data_norm", "label_range", "classes", "memory", "max_rows_per_person", "ledger", "out"),
+)
+
+
+@pytest.mark.parametrize("command", ["profile", "epsilon"])
+def test_what_no_table_can_make_right_is_refused_before_one_is_read(
+    program, released, tmp_path, monkeypatch, command
+):
+    monkeypatch.chdir(tmp_path)
+    options = options_of(request_of(command))
+    for name in BEFORE_READING:
+        if name in NONSENSE[command]:
+            words = NONSENSE[command][name].format(folder=released).split()
+            needed = ("none.csv", "--target", "income")
+            done = program(command, *needed, flag_of(name, options[name]), *words)
+            assert (done.code, done.out) == (2, ""), name
+            assert "none.csv" not in done.message, name
+
+
+def test_every_option_with_a_value_is_among_them():
+    for command in get_command(app).commands:
+        kinds = get_type_hints(request_of(command))
+        valued = {name for name in options_of(request_of(command)) if kinds[name] is not bool}
+        assert valued - ANY_TEXT == NONSENSE[command].keys(), command
 
 
 @pytest.mark.parametrize(

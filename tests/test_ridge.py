@@ -11,11 +11,10 @@ from scipy.optimize import minimize
 from scipy.stats import norm
 from sklearn.datasets import load_diabetes
 
-from expost import PrivateRidge, choose_epsilon, profile
+from expost import PrivateRidge, profile
 from expost.errors import (
     ClippedRowsWarning,
     InvalidInput,
-    PrivacyLeakWarning,
     ReleaseRefused,
     SeededReleaseWarning,
 )
@@ -175,15 +174,6 @@ def test_the_model_does_not_depend_on_the_unit_of_the_labels(shift, factor):
     )
 
 
-def test_a_range_that_is_read_warns_and_is_read_back_as_not_given(tmp_path):
-    with pytest.warns(PrivacyLeakWarning, match="label_range"):
-        model = quietly(lambda: PrivateRidge(data_norm=2.0).fit(X, Y))
-    assert model.release_.label_scale.ends == pytest.approx((Y.min(), Y.max()))
-    again = PrivateRidge.load(model.save(tmp_path / "model.json"))
-    assert again.label_range is None
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
-
-
 def test_model_json_keeps_the_range_and_the_loss(tmp_path):
     model = quietly(lambda: PrivateRidge(label_range=RANGE, data_norm=2.0).fit(X, Y))
     path = model.save(tmp_path / "model.json")
@@ -233,13 +223,6 @@ def test_the_default_predicts_diabetes():
     ]
     assert np.mean(found) > 0.35
     assert min(found) > 0.1
-
-
-def test_choose_epsilon_takes_the_range():
-    choice = choose_epsilon(
-        X, Y, loss="squared", label_range=RANGE, data_norm=2.0, folds=0, models=20, random_state=0
-    )
-    assert choice is not None
 
 
 def test_a_useless_regression_is_forecast():

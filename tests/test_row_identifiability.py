@@ -5,7 +5,6 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import scipy.optimize
 
@@ -17,11 +16,8 @@ from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, RowLoss
 from expost.mechanisms.sampling import perturbed_minimisers
 from expost.neighbouring.neighbours import tight_neighbours
 from expost.noise import Gaussian, GaussianLaw, NormLaplace
-from expost.report import document_of
 from expost.risk import EpsilonDelta, GaussianNoise
 from expost.types import Audience, Neighbouring
-from program import mode
-from read_figures import read
 
 ROWS, COLUMNS, REGULARIZATION = 12, 2, 0.05
 RNG = np.random.default_rng(7)
@@ -186,7 +182,7 @@ def test_sampled_advantages_know_which_world_was_drawn(relation):
         assert np.all(np.abs(turned - exact)[1:] > 4 * found.advantage_error[1:])
 
 
-def test_beliefs_follow_from_the_losses():
+def test_posteriors_follow_from_the_losses():
     loss = np.array([0.3, -2.0, 0.0, 40.0, 1.5])
     for prior in (0.5, 0.001, 0.9):
         found = view(made(loss, 0.1), prior=prior)
@@ -277,7 +273,7 @@ def test_without_noise_everybody_who_moves_the_model_is_identified():
     assert "at most 100 % certain" in str(found)
 
 
-def test_the_worst_case_is_what_the_promise_allows():
+def test_the_worst_case_is_what_the_guarantee_allows():
     promise = EpsilonDelta(epsilon=2.0, delta=1e-3)
     losses = made([0.1], guarantee=promise, worst_case=2.5, worst_case_passed=1e-2)
     worst = view(losses, prior=0.2).worst_case
@@ -292,7 +288,7 @@ def test_the_worst_case_is_what_the_promise_allows():
 
 @pytest.mark.parametrize("mechanism", ["output", "objective"])
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_what_happened_stays_within_what_was_promised(mechanism, noise):
+def test_what_happened_stays_within_what_was_guaranteed(mechanism, noise):
     kind = OutputPerturbation if mechanism == "output" else ObjectivePerturbation
     delta = 1e-4 if noise == "gaussian" else None
     how = kind(epsilon=1.5, noise=noise, delta=delta, **CONSTANTS)
@@ -312,20 +308,8 @@ def test_what_happened_stays_within_what_was_promised(mechanism, noise):
         assert (mechanism == "output") is isinstance(found.losses.guarantee, GaussianNoise)
 
 
-def test_printed_posteriors_are_upper_bounds():
-    rng = np.random.default_rng(1)
-    for scale in (1e-9, 0.01, 0.5, 3.0, 30.0):
-        found = view(made(scale * rng.normal(size=100), 0.01 * scale))
-        document = document_of(found)
-        shown = document.verdict.text.partition("at most ")[2].partition(" certain")[0]
-        assert float(read(shown)) >= np.max(found.posterior_high)
-        assert float(read(shown)) <= np.max(found.posterior_high) + 0.0011 or shown.startswith("<")
-        either = document.tiles[0].value
-        assert float(read(either)) >= np.max(found.certainty_high)
-        assert "nan" not in str(found)
-
-
-def test_a_table_for_the_curator_only(tmp_path):
+def test_a_table_for_the_curator_only():
+    """Files: tests/test_table.py."""
     losses = made([0.2, -0.3, 1.0], 0.1)
     profile = expost.Profile(
         losses=losses, description="<b>", rows=3, ids=("ann", "bob", "<i>"), notices=("see",)
@@ -334,21 +318,13 @@ def test_a_table_for_the_curator_only(tmp_path):
     assert found.audience is Audience.CURATOR_ONLY
     assert found.key(found.row) == "<i>"
     assert "<i>" in str(found)
-    assert "&lt;i&gt;" in found._repr_html_()
     assert "<i>" not in found._repr_html_()
-    assert repr(found) == "RowIdentifiability(3 rows, prior=0.25, <b>)"
     content = json.loads(found.to_json())
     assert content["surest"] == "<i>"
     assert content["audience"] == "curator-only"
     assert content["notices"] == ["see"]
     assert content["table"]["posterior"] == found.posterior.tolist()
-    path = found.to_parquet(tmp_path / "rows.parquet")
-    assert path.name == "rows.CURATOR-ONLY.parquet"
-    assert mode(path) == 0o600
-    table = pq.read_table(path)
-    assert table.schema.metadata[b"audience"] == b"curator-only"
-    assert table["rank"].to_pylist() == [2, 3, 1]
-    assert mode(found.to_json(tmp_path / "rows.json")) == 0o600
+    assert found.to_arrow()["rank"].to_pylist() == [2, 3, 1]
 
 
 def test_persons_are_called_so():
@@ -357,7 +333,5 @@ def test_persons_are_called_so():
         losses=losses, description="a model", rows=5, owner=np.array([0, 0, 1, 1, 1])
     )
     found = profile.identifiability()
-    assert "Identifiability of 2 persons" in str(found)
-    assert "any person" in str(found)
     assert json.loads(found.to_json())["unit"] == "person"
     assert "person" in found.columns()

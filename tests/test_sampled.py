@@ -141,7 +141,7 @@ def test_typical_exposures_are_the_exact_ones_and_no_others(noise):
     # 156 comparisons at five standard errors: a false alarm in 10,000 runs.
     sampled, exact = both(noise)
     for factor, right in ((1.0, True), (1.2, False), (1 / 1.2, False)):
-        apart = np.abs(factor * sampled.typical - exact.typical) / sampled.typical_error
+        apart = np.abs(factor * sampled.expected - exact.expected) / sampled.expected_error
         assert np.all((apart <= 5) == right)
 
 
@@ -309,14 +309,14 @@ def test_the_order_of_questions_changes_nothing():
         asked = {name: getattr(sweep, name) for name in names}
         return [np.asarray(asked[name]) for name in sorted(names)]
 
-    names = ["low", "high", "critical", "typical", "typical_error", "remarks"]
+    names = ["low", "high", "critical", "expected", "expected_error", "remarks"]
     for one, other in zip(answers(names), answers(names[::-1]), strict=True):
         assert np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
 
 
 def test_another_seed_draws_other_models():
     one, same, other = (
-        sweep_of(SampledOutput("laplace"), models=50, seed=seed).typical for seed in (1, 1, 2)
+        sweep_of(SampledOutput("laplace"), models=50, seed=seed).expected for seed in (1, 1, 2)
     )
     assert np.array_equal(one, same)
     assert not np.any(one == other)
@@ -405,8 +405,8 @@ def test_losses_within_the_noise_say_nothing_of_the_plateau():
 def test_without_noise_every_row_is_exposed():
     proof = MadeUp(lambda epsilon, models, rng: np.full((len(models), 3), np.inf), rows=3)
     sweep = sweep_of(proof, models=30)
-    assert np.all(sweep.typical == np.inf)
-    assert np.all(sweep.typical_error == np.inf)
+    assert np.all(sweep.expected == np.inf)
+    assert np.all(sweep.expected_error == np.inf)
     assert np.all(sweep.ranked.mean == np.inf)
     assert np.all(sweep.ranked.error == np.inf)
     assert np.all(sweep.posterior(DEFAULT_EPSILONS) == 1)
@@ -513,13 +513,13 @@ def test_a_sampled_mechanism_is_chosen_for():
     assert choice.utility is None
     assert choice.ids == tuple(range(100, 112))
     assert np.array_equal(choice.epsilons, DEFAULT_EPSILONS)
-    assert choice.typical.shape == choice.ranked.shape == (13, ROWS)
+    assert choice.expected.shape == choice.ranked.shape == (13, ROWS)
     assert any("utility was not measured" in notice for notice in choice.notices)
     assert choice.description == mechanism.description
     assert json.loads(choice.to_json())["recommended"] == choice.recommended
     again = choose_epsilon(X, y, mechanism=mechanism, random_state=4, workers=2)
     assert again.recommended == choice.recommended
-    assert np.array_equal(again.typical, choice.typical)
+    assert np.array_equal(again.expected, choice.expected)
 
 
 def test_what_is_unknown_is_written_as_such():
@@ -562,7 +562,7 @@ def test_options_of_the_estimators_belong_to_the_sampler(name, value):
     [
         ({"mechanism": 3}, "mechanism is a int: must be 'output', a BlackBox"),
         ({"mechanism": MadeUp(None, rows=7)}, "X has 12 rows: must have the 7"),
-        ({"models": 10}, "models=10: must be a whole number of at least 20"),
+        ({"models": 10}, "models=10: must be an integer of at least 20"),
         ({"models": 2**25}, "models=33554432: must be at most 2796202 for 12 rows"),
         ({"tolerance": 0.5}, "tolerance=0.5: must lie between"),
         ({"tolerance": math.nan}, "tolerance=nan: must be"),

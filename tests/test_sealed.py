@@ -153,7 +153,7 @@ class Note(Sealed):
     [
         ({"text": "b"}, None),
         ({"more": {"root": math.nextafter(math.sqrt(2), 2)}}, None),
-        ({"more": {"root": 1.41421}}, "more.root: is not what its own constants give"),
+        ({"more": {"root": 1.41421}}, "more.root: does not follow from the other fields"),
         ({"more": {"root": True}}, "must be a number"),
         ({"more": None}, "missing or has the wrong type"),
         ({"size": 2}, "do not agree"),

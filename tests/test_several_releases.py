@@ -67,36 +67,8 @@ def test_losses_of_two_releases_are_the_log_density_ratio_of_both():
     assert np.max(np.abs(found.loss - alone.loss)) > 1e-2
     assert found.worst_case > alone.worst_case
     assert "2 releases" in found.description
-    assert any("drew their noise from seeds" in notice for notice in found.notices)
-    assert not any("drew their noise from seeds" in notice for notice in alone.notices)
-
-
-def test_gaussian_releases_have_the_law_of_one():
-    X, y = table()
-    options = {"delta": 1e-5, "noise": "gaussian"}
-    models = [fitted(X, y, epsilon=e, random_state=k, **options) for k, e in enumerate((1.0, 4.0))]
-    found = expost.profile(models, X, y)
-    each = [expost.profile(model, X, y).losses.law.separation for model in models]
-    np.testing.assert_allclose(found.losses.law.separation, np.hypot(*each), rtol=1e-14)
-
-
-def test_typical_exposures_of_two_laplace_releases_match_a_simulation():
-    X, y = table(rows=20)
-    models = [fitted(X, y, epsilon=e, random_state=k) for k, e in enumerate((30.0, 10.0))]
-    found = expost.profile(models, X, y)
-    rng, draws = np.random.default_rng(5), 20_000
-    total = np.zeros((draws, 20))
-    for model in models:
-        one = expost.profile(model, X, y)
-        law = model.release_.mechanism.law
-        shifts = one.neighbours.shift
-        for start in range(0, draws, 2000):
-            noise = law.sample(2000, rng)
-            total[start : start + 2000] += law.loss(noise[:, None, :], shifts[None, :, :])
-    naive = np.abs(total).mean(axis=0)
-    spread = np.hypot(found.expected_error, np.abs(total).std(axis=0) / np.sqrt(draws))
-    assert np.all(np.abs(found.expected - naive) < 5 * spread)
-    assert not np.any(np.abs(1.2 * found.expected - naive) < 5 * spread)
+    assert any("have seeded noise" in notice for notice in found.notices)
+    assert not any("have seeded noise" in notice for notice in alone.notices)
 
 
 def test_persons_of_several_releases():

@@ -325,7 +325,7 @@ def test_labels_and_their_codes():
 @pytest.mark.parametrize(
     ("y", "classes", "expected"),
     [
-        (["a", "b", "c"], ["a", "b"], "beside"),
+        (["a", "b", "c"], ["a", "b"], "other than"),
         (["a", "b", "c"], ["a", "b", "c", "c"], "all differ"),
         (["a", "b", "c"], [["a"], ["b"], ["c"]], "all differ"),
         (["a", "a"], None, "one class only"),
@@ -341,5 +341,5 @@ def test_bad_labels(y, classes, expected):
 
 
 def test_a_label_that_is_no_class():
-    with pytest.raises(InvalidInput, match="beside"):
+    with pytest.raises(InvalidInput, match="other than"):
         class_codes(["a", "z"], np.array(["a", "b", "c"]))

@@ -67,7 +67,7 @@ def test_a_damaged_part_is_refused_and_made_again(store, damage):
 
 def test_a_part_that_is_gone_is_named(store):
     part = Part(index=0, rows=1, sha256="0" * 64)
-    with pytest.raises(InvalidInput, match=r"part-000000-0+\.parquet: is gone"):
+    with pytest.raises(InvalidInput, match=r"part-000000-0+\.parquet: is missing"):
         store.read(part)
 
 
@@ -114,7 +114,9 @@ def test_a_manifest_that_was_edited_is_refused(store, edit):
     value = json.loads(path.read_text())
     edit(value)
     path.write_text(json.dumps(value))
-    with pytest.raises(InvalidInput, match=r"_manifest\.json: is not one that this expost wrote"):
+    with pytest.raises(
+        InvalidInput, match=r"_manifest\.json: was not written by this version of expost"
+    ):
         store.parts()
 
 

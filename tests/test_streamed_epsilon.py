@@ -34,11 +34,11 @@ from expost.jobs.workspace import Workspace
 from expost.labels import LabelScale
 from expost.preparing import read_rows
 from expost.report import document_of, parse_json, render_json
-from expost.report.document import Table
 from expost.report.slider import slider_of_choice
 from expost.rows import RowStream, TableRows
 from heard import Heard
 from program import names as names_of
+from report.cells import table_of
 from settings import question_of
 
 ROWS = 1_500
@@ -219,14 +219,9 @@ def test_the_document_is_that_of_rows_in_memory(parquet, engine, tmp_path):
     assert other.error < 1e-9 < Histogram.RELATIVE_ERROR < exact.error
 
 
-def table_of(document, name):
-    blocks = next(section.blocks for section in document.sections if section.id == name)
-    return next(block for block in blocks if isinstance(block, Table))
-
-
 def test_no_row_has_a_figure_in_memory_or_in_the_json(parquet, engine, tmp_path):
     choice, _ = streamed(parquet, engine, tmp_path, folds=0)
-    for name in ("critical_epsilon", "typical"):
+    for name in ("critical_epsilon", "expected"):
         with pytest.raises(InvalidInput, match="read the folder epsilon"):
             getattr(choice, name)
     with pytest.raises(InvalidInput, match="holds no figure of each row"):
@@ -545,7 +540,9 @@ def contents(folder):
 
 def test_the_same_bytes_whoever_works_and_whatever_happens(asked, tmp_path, monkeypatch):
     out = tmp_path / "o"
-    outcome = asked(engine="local:1")
+    heard = Heard()
+    outcome = asked(engine="local:1", progress=heard)
+    assert len(heard.phases) == epsilon_job.PHASES
     undisturbed = contents(out)
     names = {name.split("/")[0] for name in undisturbed}
     assert names == {
@@ -602,9 +599,3 @@ def test_a_run_that_was_begun_is_that_of_the_same_rows_and_question(asked, tmp_p
     pq.write_table(rows, tmp_path / "people.parquet", row_group_size=300)
     with pytest.raises(InvalidInput, match=r"differs in the files \(they changed\)"):
         asked(resume=True)
-
-
-def test_every_pass_is_told(asked):
-    heard = Heard()
-    asked(progress=heard, folds=0)
-    assert len(heard.phases) == epsilon_job.PHASES

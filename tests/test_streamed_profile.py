@@ -433,9 +433,9 @@ def test_posteriors_are_the_same_in_blocks(both, prior):
         assert mine.rows_above(level) == theirs.rows_above(level)
     for level in mine.doubt_levels:
         assert mine.rows_doubted(level) == theirs.rows_doubted(level)
-    assert mine.digest.surest.key == theirs.digest.surest.key
+    assert mine.digest.most_certain.key == theirs.digest.most_certain.key
     assert mine.digest.least.key == theirs.digest.least.key
-    for name in ("surest_advantage", "largest_advantage"):
+    for name in ("most_certain_advantage", "largest_advantage"):
         one, other = getattr(mine, name), getattr(theirs, name)
         assert one.key == other.key
         assert other.high == pytest.approx(one.high, rel=1e-6)

@@ -28,6 +28,7 @@ from expost.publishing.publish import ReleasedRows, ReportPlan, publish
 from expost.publishing.report import PublishedReport
 from expost.rows import RowStream, TableRows
 from program import names
+from streams import Killed
 
 ROWS = 5_000
 GIVEN = {
@@ -411,10 +412,6 @@ def test_more_than_two_classes(tmp_path):
     np.testing.assert_allclose(columns["loss"], found.loss, rtol=1e-9, atol=1e-12)
 
 
-class Killed(BaseException):
-    """Not an error that anybody handles."""
-
-
 def stopped(*arguments):
     raise Killed
 
@@ -505,7 +502,7 @@ def test_what_a_run_must_not_do_is_refused_before_anything_is_lost(
         publish_job.run(job_of(output, other, tmp_path / "o", force=True))
     assert contents(tmp_path / "o") == before
     done = publish_job.run(job_of(objective, data, tmp_path / "o", **SPENDS, force=True))
-    assert "had spent epsilon 0.7 + 0.3" in done.notices[0]
+    assert "has spent epsilon 0.7 + 0.3" in done.notices[0]
     assert PublishedReport.load(tmp_path / "o" / "report.json").to_json() != json.loads(
         before["report.json"]
     )

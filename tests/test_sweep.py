@@ -293,22 +293,6 @@ class TestPosterior:
         assert passed(1.001) > 1 - level + (0.1 if jumps else 1e-6)
         assert sweep.posterior(np.array([epsilon]))[0] == pytest.approx(largest, rel=1e-9)
 
-    @by_case
-    @pytest.mark.parametrize("level", [0.5, 0.9])
-    def test_the_quantile_by_counting(self, noise, d, level):
-        """P(posterior > m) at the ε found, from the law: at most 1 − q, and more past it."""
-        sweep = make(noise, d, limit=PosteriorLimit(max_posterior=0.8, quantile=level))
-        upper, _ = ends(sweep)
-        epsilon = sweep.ceiling()
-        most = float(logit(0.8))
-
-        def passed(factor):
-            t = max(separations(sweep, epsilon * factor, upper))
-            return law_of(noise, d, [t]).survival(most)[0]
-
-        assert passed(1.0) <= 1 - level + 1e-9
-        assert passed(1.001) > 1 - level
-
     def test_a_pure_bound_is_never_beaten_by_its_worst_case(self):
         """sigmoid(β·distance) bounds every posterior: ε is at least logit(0.75)·Δ/distance.
 
@@ -347,7 +331,7 @@ class TestPosterior:
 
 class TestCertificates:
     @by_case
-    def test_promises_use_the_far_end_and_high_the_near_end(self, noise, d):
+    def test_guarantees_use_the_far_end_and_high_the_near_end(self, noise, d):
         near = neighbours(d)
         rng = np.random.default_rng(0)
         error = rng.uniform(0.1, 0.9, 24) * near.distance
@@ -391,12 +375,12 @@ class TestCertificates:
         assert 0 < sweep.low < np.inf
         assert make(noise, d, near=moved(near, distance, error), share=0.4).high < np.inf
         assert np.all(sweep.one_sidedness.median == 0)
-        assert np.all(sweep.typical[:, :13] == 0)
+        assert np.all(sweep.expected[:, :13] == 0)
         nothing = make(noise, d, near=moved(near, np.zeros(24), error))
         assert nothing.low == nothing.high == nothing.ceiling() == np.inf
         np.testing.assert_array_equal(nothing.posterior(np.ones(2)), [0.5, 0.5])
         assert np.all(nothing.one_sidedness.farthest == 0)
-        assert np.all(nothing.typical == 0)
+        assert np.all(nothing.expected == 0)
 
 
 class TestMonotone:
@@ -417,11 +401,11 @@ class TestMonotone:
 
     @pytest.mark.parametrize("prior", [0.01, 0.5, 0.99])
     @pytest.mark.parametrize("d", [1, 2, 3, 30])
-    def test_mean_beliefs_never_fall(self, d, prior):
+    def test_mean_posteriors_never_fall(self, d, prior):
         """An f-divergence, and a larger norm-Laplace noise is a smaller one plus independent noise."""
         law = NormLaplaceLaw(separation=self.SEPARATIONS, dimension=d)
-        assert np.all(np.diff(law.expected_belief(prior)) >= -1e-15)
-        gaussian = GaussianLaw(separation=self.SEPARATIONS).expected_belief(prior)
+        assert np.all(np.diff(law.expected_posterior(prior)) >= -1e-15)
+        gaussian = GaussianLaw(separation=self.SEPARATIONS).expected_posterior(prior)
         assert np.all(np.diff(gaussian) >= -1e-15)
 
 
@@ -449,12 +433,12 @@ class TestCurves:
     @by_case
     def test_typical_is_the_law_of_every_row(self, noise, d):
         sweep = make(noise, d)
-        assert sweep.typical.shape == (9, 24)
+        assert sweep.expected.shape == (9, 24)
         for place in (0, 4, 8):
             t = separations(sweep, sweep.epsilons[place], sweep.held[0])
             for row in (0, 7, 23):
                 expected = float(law_of(noise, d, [t[row]]).expected_exposure[0])
-                assert sweep.typical[place, row] == pytest.approx(expected, rel=1e-11)
+                assert sweep.expected[place, row] == pytest.approx(expected, rel=1e-11)
 
     @by_case
     def test_sampled_models_agree_with_the_exact_law(self, noise, d):
@@ -477,13 +461,13 @@ class TestCurves:
         survival = float(law_of(noise, d, t).survival(quantile + 1e-9)[0])
         assert survival == pytest.approx(0.0 if (noise, d) == ("laplace", 1) else 0.05, abs=1e-6)
         for values, expected in (
-            (np.abs(loss), sweep.typical[0, row]),
-            (loss, sweep.typical[0, row] * sweep.one_sidedness.farthest[0]),
+            (np.abs(loss), sweep.expected[0, row]),
+            (loss, sweep.expected[0, row] * sweep.one_sidedness.farthest[0]),
             (loss > quantile + 1e-9, survival),
         ):
             error = values.std() / math.sqrt(len(values))
             assert abs(values.mean() - expected) < 5 * error + 1e-9
-        assert abs(np.abs(loss).mean() - 1.05 * sweep.typical[0, row]) > 5 * error
+        assert abs(np.abs(loss).mean() - 1.05 * sweep.expected[0, row]) > 5 * error
         found = (loss > 0).mean() - (loss < 0).mean()
         assert 0 < found < 1
 
@@ -510,13 +494,8 @@ class TestCurves:
     def test_ranks_sum_to_what_the_rows_sum_to(self, noise, d):
         """Sorting keeps a sum, so the ranks' means sum to the rows' typical exposures."""
         sweep = make(noise, d, models=4000, epsilons=np.array([2.0, 50.0]))
-        total, expected = sweep.ranked.mean.sum(axis=1), sweep.typical.sum(axis=1)
+        total, expected = sweep.ranked.mean.sum(axis=1), sweep.expected.sum(axis=1)
         np.testing.assert_allclose(total, expected, rtol=0.05)
         # Ranks are at least as uneven as rows: the largest is larger, the least smaller.
-        assert np.all(sweep.ranked.mean[:, -1] > 0.97 * sweep.typical.max(axis=1))
-        assert np.all(sweep.ranked.mean[:, 0] < 1.03 * sweep.typical.min(axis=1))
-
-    def test_rows_and_measure(self):
-        assert make("laplace", 2).rows == 24
-        assert "expected loss" in make("laplace", 1).measure
-        assert "μ" in make("gaussian", 3).measure
+        assert np.all(sweep.ranked.mean[:, -1] > 0.97 * sweep.expected.max(axis=1))
+        assert np.all(sweep.ranked.mean[:, 0] < 1.03 * sweep.expected.min(axis=1))

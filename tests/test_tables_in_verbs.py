@@ -81,8 +81,10 @@ def test_a_profile_is_the_same_from_arrays_in_memory_and_in_blocks(made, tmp_pat
     assert read.explain().groups
 
 
-def test_a_choice_is_the_same_in_memory_and_in_blocks(made, tmp_path, monkeypatch):
-    source, _ = made
+def test_a_choice_is_the_same_in_memory_and_in_blocks(tmp_path, monkeypatch):
+    """Of three classes too, see test_streamed_epsilon.py."""
+    source = tmp_path / "people.csv"
+    pyarrow.csv.write_csv(labelled(2), source)
     asked = {"target": "income", "mechanism": "objective", "data_norm": 5.0, **QUESTION}
     held = expost.choose_epsilon(str(source), **asked)
     streams.small_blocks(monkeypatch)

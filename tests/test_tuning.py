@@ -1,5 +1,6 @@
 """The private choice of Λ: parts, budget, neighbours, real data, what the result holds, refusals."""
 
+import inspect
 import math
 import warnings
 from collections import Counter
@@ -24,6 +25,7 @@ from expost.selection import tuning
 from expost.selection.private import byte_source
 from expost.selection.tuning import SelectedRegularization, select_regularization
 from expost.types import Audience
+from reaching import every_parameter_reaches
 from settings import OUTPUT
 
 CANDIDATES = (0.001, 0.1, 10.0)
@@ -287,19 +289,6 @@ def test_a_sensible_choice_on_real_data(cancer):
         accuracy.append(result.model.score(*cancer))
     assert chosen[1e-4] <= 4
     assert np.mean(accuracy) > 0.85
-    # At a small epsilon it is nearly a lottery, and that is the price.
-    poor = Counter(
-        select(
-            data=cancer,
-            candidates=(1e-4, 0.03, 0.1, 1.0),
-            epsilon=1e-3,
-            data_norm=5.0,
-            classes=(0, 1),
-            seed=seed,
-        ).regularization
-        for seed in range(80)
-    )
-    assert 8 <= poor[1e-4] <= 34
 
 
 def test_a_sensible_choice_for_a_regression():
@@ -321,19 +310,10 @@ def test_the_result_may_be_published_where_its_bounds_were_given(tmp_path):
     assert result.audience is result.release.audience is Audience.PUBLIC
     assert result.regularization == CANDIDATES[result.index] == result.model.regularization
     assert result.candidates == CANDIDATES
-    text = str(result)
-    assert f"candidate {result.index + 1} of 3, chosen by permute-and-flip" in text
-    assert "spend ε = 1." in text
-    assert "spends its own ε" in text
-    assert text.endswith(Audience.PUBLIC.meaning)
-    assert repr(result).startswith(
-        f"SelectedRegularization(regularization={result.regularization:g}"
-    )
+
     X, _ = table("logistic")
     again = PrivateLogisticRegression.load(result.model.save(tmp_path / "model.json"))
     assert np.array_equal(again.predict(X), result.model.predict(X))
-    with pytest.raises(AttributeError):
-        result.index = 0
 
 
 @pytest.mark.parametrize("loss", KINDS)
@@ -397,23 +377,22 @@ BAD = [
     ({"candidates": []}, r"candidates=\[\]: must be at least two different numbers"),
     ({"candidates": [0.1]}, r"candidates=\[0\.1\].*fit an estimator with it"),
     ({"candidates": [0.1, 0.1]}, r"two different numbers"),
-    ({"candidates": [0.1, 0.0]}, r"regularization=0\.0: must be a finite number > 0"),
     ({"candidates": [0.1, math.nan]}, r"regularization=nan"),
-    ({"candidates": "auto"}, r"candidates='auto': must be a list"),
-    ({"candidates": 0.1}, r"candidates=0\.1: must be a list"),
     ({"candidates": list(range(1, 13))}, r"X has 240 rows: 12 candidates need at least 260"),
-    ({"epsilon": 0.0}, r"epsilon=0\.0"),
-    ({"epsilon": math.nan}, r"epsilon=nan"),
     ({"delta": 1e-6}, r"delta=1e-06: Laplace noise"),
-    ({"noise": "gaussian"}, r"delta=None: Gaussian noise needs"),
-    ({"noise": "cauchy"}, r"noise='cauchy'"),
-    ({"loss": "hinge"}, r"loss='hinge': must be one of"),
     ({"label_range": (0.0, 3.0)}, r"label_range: is not used by loss='logistic'"),
-    ({"data_norm": -1.0}, r"data_norm=-1\.0"),
-    ({"classes": ("no", "maybe")}, r"y holds labels beside"),
-    ({"method": "argmax"}, r"method='argmax'"),
-    ({"seed": -1}, r"random_state=-1"),
+    ({"classes": ("no", "maybe")}, r"y holds labels other than"),
 ]
+
+
+@pytest.mark.filterwarnings("ignore::expost.errors.SeededReleaseWarning")
+def test_every_parameter_reaches_its_validator():
+    """What each refuses: tests/test_estimators.py and tests/test_validate.py."""
+    X, y = table("huber-hinge")
+    good = {"X": X, "y": y, "candidates": CANDIDATES, "epsilon": 1.0, "loss": "huber-hinge"}
+    good |= NOISE | bounds("huber-hinge")
+    names = inspect.signature(select_regularization).parameters.keys() - {"X", "y"}
+    every_parameter_reaches(select_regularization, good, names)
 
 
 @pytest.mark.parametrize(("change", "message"), BAD)
@@ -428,7 +407,6 @@ def test_refused_tables():
         ((X[:79], y[:79]), r"X has 79 rows: 3 candidates need at least 80"),
         ((X, y[:-1]), r"inconsistent"),
         ((np.where(X > 2.5, np.nan, X), y), r"NaN"),
-        ((np.ma.masked_greater(X, 1), y), r"masked"),
         ((X, np.full(len(y), "no")), r"one class only"),
     ):
         with pytest.raises(InvalidInput, match=message):

@@ -16,7 +16,6 @@ from expost.losses import HuberHinge, Softmax, Squared
 from expost.profiles.fit import FitScores, useless_sentence
 from expost.report import page_of, render_html, render_json, render_markdown
 from expost.rows import RowBlock
-from program import installed
 
 RNG = np.random.default_rng(5)
 BETTER = Forecast(noise_ratio=0.001, rows=100)
@@ -167,13 +166,13 @@ def test_several_releases_tell_the_useless_ones():
     assert sum("no better than the base rate" in notice for notice in found.notices) == 2
 
 
-def test_the_command_prints_it_first(tmp_path):
+def test_the_command_prints_it_first(program, tmp_path):
     rows = ["a,b,c,label"]
     for _ in range(60):
         a, b, c = RNG.normal(size=3)
         rows.append(f"{a:.3f},{b:.3f},{c:.3f},{'yes' if a > 0.8 else 'no'}")
     (tmp_path / "table.csv").write_text("\n".join(rows))
-    done = installed(
+    done = program(
         *("profile", tmp_path / "table.csv", "--target", "label", "--epsilon", "0.01"),
         *("--out", tmp_path / "out"),
     )
@@ -182,12 +181,12 @@ def test_the_command_prints_it_first(tmp_path):
     assert "Privacy profile of 60 rows" in done.out
 
 
-def test_the_command_that_publishes_prints_it_first(tmp_path):
+def test_the_command_that_publishes_prints_it_first(program, tmp_path):
     path = fitted(120, 0.02, None)[0].save(tmp_path / "model.json")
-    done = installed("publish", "--model", path, "--out", tmp_path / "published")
+    done = program("publish", "--model", path, "--out", tmp_path / "published")
     assert done.code == 0
     assert "no better than the base rate" in done.out.splitlines()[0]
-    done = installed("publish", "--model", path, "--out", tmp_path / "again", "--json-curator")
+    done = program("publish", "--model", path, "--out", tmp_path / "again", "--json-curator")
     assert json.loads(done.out)["forecast"]["level"] == "useless"
 
 

@@ -17,7 +17,7 @@ _ROLE = re.compile(r":(?:class|func|meth|mod|attr|data):`~?(?:expost\.)?([^`]+)`
 _ENTRY = re.compile(r"((?:``[^`]+``(?:, |: ?)?)+)(?: {2,}|: )(\S.*)$")
 # A long name leaves no room for two blanks: among entries one will do, or what it is stands below.
 _LONG_ENTRY = re.compile(r"((?:``[^`]+``(?:, )?)+)(?: +(\S.*))?$")
-_PARAMETER = re.compile(r"(\w+) : (\S.*)$")
+_PARAMETER = re.compile(r"(\w+(?:, \w+)*) : (\S.*)$")
 _COLUMNS = re.compile(r"\S {3,}\S")
 
 

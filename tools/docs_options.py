@@ -16,7 +16,7 @@ from typer.main import get_command  # noqa: E402 (needs the path)
 
 from expost.cli.app import app  # noqa: E402 (needs the path)
 from expost.jobs import requests  # noqa: E402 (needs the path)
-from expost.jobs.requests import flag_of, options_of  # noqa: E402 (needs the path)
+from expost.jobs.options import flag_of, options_of  # noqa: E402 (needs the path)
 
 PAGE = ROOT / "docs" / "cli.md"
 START, END = "<!-- options: begin (tools/docs_options.py) -->", "<!-- options: end -->"

@@ -1,4 +1,4 @@
-"""A paper's claims beside what came out: the verdict is decided by numbers, here and nowhere else.
+"""A paper's claims compared with the results: the verdict is decided by numbers, only here.
 
 A claim is taken apart into checks, each of one number against one bound that stands in the code.
 All pass: it holds. None passes: it does not hold. Otherwise it holds in part.
@@ -85,7 +85,7 @@ class Claim:
         return Verdict.PARTLY if passed else Verdict.FAILS
 
     def to_json(self) -> dict[str, Any]:
-        """Every field and the verdict, as JSON values."""
+        """Return every field and the verdict, as JSON values."""
         return {
             "key": self.key,
             "says": self.says,
@@ -108,5 +108,5 @@ class Claim:
 
 
 def said(value: float) -> str:
-    """A number for a sentence; one that was not found is said to be so."""
+    """Return a number for a sentence, or a remark that there is none."""
     return "not found" if math.isnan(value) else number(value)

@@ -108,7 +108,7 @@ class CurvesDisplay(Display):
 
 
 def draw_curve(ax: Any, curve: Curve) -> None:
-    """A line, or points, with the band around it."""
+    """Draw a line, or points, with the band around it."""
     colour = _colour(curve.colour)
     if curve.spread is not None:
         low, high = curve.y - curve.spread, curve.y + curve.spread

@@ -33,8 +33,8 @@ __all__ = [
     "png",
 ]
 
-# Okabe and Ito's colours, which the colour-blind can tell apart and the page's style sheet has too;
-# markers and dashes differ as well.
+# Okabe and Ito's colours, which the colour-blind can distinguish and the style sheet of the page
+# has too; markers and dashes differ as well.
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#C7629D"
 GREY, GRID, INK = "#666666", "#DDDDDD", "black"
 # So many values are drawn one by one; of more, some thousands.
@@ -59,7 +59,7 @@ class Display(ABC):
         return (6.4, 4.0)
 
     def png(self) -> bytes:
-        """The figure as a PNG file."""
+        """Return the figure as a PNG file."""
         return png(self._figure())
 
     def _repr_png_(self) -> bytes | None:
@@ -67,7 +67,7 @@ class Display(ABC):
         return self.png() if self._is_own or not hasattr(self, "figure_") else None
 
     def of(self, audience: Audience) -> Self:
-        """The same, marked as the result that it is drawn from."""
+        """Return the display marked with the audience of its result."""
         self._keep(_marked_as=audience)
         return self
 
@@ -81,7 +81,7 @@ class Display(ABC):
             print_audience(ax, audience)
 
     def _keep(self, **drawn: Any) -> None:
-        """A display is frozen, but for what it was drawn into."""
+        """Store what the display was drawn into, although it is frozen."""
         for name, value in drawn.items():
             object.__setattr__(self, name, value)
 
@@ -103,14 +103,14 @@ class Display(ABC):
 
 
 def png(figure: Any, *, dpi: int = 110) -> bytes:
-    """The figure as the bytes of a PNG file."""
+    """Return the figure as the bytes of a PNG file."""
     stream = io.BytesIO()
     figure.savefig(stream, format="png", dpi=dpi)
     return stream.getvalue()
 
 
 def plain(text: str) -> str:
-    """A name that matplotlib does not read as mathematics, and does not hide."""
+    """Return a name that matplotlib neither reads as mathematics nor hides."""
     shown = text.replace("$", r"\$")
     return f" {shown}" if shown.startswith("_") else shown
 

@@ -27,7 +27,7 @@ class Table:
             raise InvalidInput(f"columns: must be of one length, not {lengths}.")
 
     def csv(self) -> bytes:
-        """A header and a line for each entry; numbers to nine digits."""
+        """Return a header and a line for each entry; numbers to nine digits."""
         stream = io.StringIO(newline="")
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(self.columns)

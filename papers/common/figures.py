@@ -58,7 +58,7 @@ ORDERED, LIGHTEST = "viridis", 0.92
 def panels(
     displays: Sequence[Display], *, columns: int, size: tuple[float, float] = (5.2, 4.2)
 ) -> Any:
-    """One figure of several displays, ``columns`` in a row, each of ``size`` inches."""
+    """Return one figure of several displays, ``columns`` in a row, each of ``size`` inches."""
     from matplotlib.figure import Figure
 
     columns = _checks.whole("columns", columns, least=1)

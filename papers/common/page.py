@@ -1,4 +1,4 @@
-"""The page: each claim of the paper beside what came out, then the figures.
+"""The page: each claim of the paper compared with the result, then the figures.
 
 One self-contained file, no script, nothing from the network; everything is escaped by Jinja, and
 the content policy allows the page's own style sheet and the pictures inside it alone.
@@ -48,7 +48,7 @@ def render_page(
     seed: int,
     made: str,
 ) -> str:
-    """The page; the same results give the same bytes."""
+    """Return the page; the same results give the same bytes."""
     environment = _environment()
     style = f"{style_sheet()}\n{_source(environment, 'claims.css')}"
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()

@@ -1,7 +1,7 @@
 """What every reproduction shares: the paper, the claims and figures of a run, and their files.
 
 Everything is computed before anything is written; index.html comes last, so that a folder that
-holds one holds the rest. Only public data is reproduced from, so the files may be shown to anybody.
+holds one holds the rest. Only public data is reproduced from, so the files may be shown to anyone.
 """
 
 import json
@@ -40,7 +40,7 @@ class Reproduction:
     files: tuple[Path, ...] = ()
 
     def lines(self) -> list[str]:
-        """The verdicts for a person at a terminal, and where the page is."""
+        """Return the verdicts for a terminal, and the path of the page."""
         width = max(len(claim.verdict.value) for claim in self.claims)
         lines = [f"{self.paper.name}, on {self.paper.data}", ""]
         lines += [

@@ -235,7 +235,7 @@ class BandsDisplay(Display):
 
 
 def _head(ax: Any, title: str) -> None:
-    """The legend above the axes, where it covers no line, and the title above the legend."""
+    """Draw the legend above the axes, where it covers no line, and the title above it."""
     labels = ax.get_legend_handles_labels()[1]
     longest = max((len(label) for label in labels), default=0)
     columns = max(1, min(3, _LEGEND // (longest + 6)))

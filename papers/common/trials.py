@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from expost.engine import processes
 from expost.errors import InvalidInput
 from expost.files.atomic import BROKEN_NPZ, write_with
 from expost.types import Audience
+from papers.common.processes import run_each
 
 __all__ = ["Trials"]
 
@@ -46,7 +46,7 @@ class Trials:
     progress: Callable[[int, int], None]
 
     def run(self) -> dict[str, NDArray[np.float64]]:
-        """(count, …) the numbers of every trial, by name."""
+        """Return (count, …) the numbers of every trial, by name."""
         found, entropy = self._kept()
         missing = [number for number in range(self.count) if number not in found]
         self.progress(self.count - len(missing), self.count)
@@ -64,7 +64,7 @@ class Trials:
 
         try:
             if blocks:
-                processes.each(_Block(self.work, entropy), blocks, workers=self.workers, done=done)
+                run_each(_Block(self.work, entropy), blocks, workers=self.workers, done=done)
         finally:
             if blocks:
                 self._keep(found, entropy)

@@ -71,7 +71,7 @@ def measure_general() -> General:
 
 
 def general_exhibit(found: General) -> Exhibit:
-    """Prop. 2 beside what is tight."""
+    """Prop. 2 and the tight bound."""
     lines = (
         (found.yeom, r"$e^\epsilon - 1$ (Yeom et al.)", GREY, "-."),
         (found.half, r"$(e^\epsilon - 1)/2$ (Proposition 2)", ORANGE, "--"),
@@ -122,7 +122,7 @@ def general_exhibit(found: General) -> Exhibit:
 
 
 def general_claim(found: General) -> Claim:
-    """(f) Prop. 2."""
+    """Check claim (f): Prop. 2."""
     tpr, fpr = found.rates
     one = int(np.argmin(np.abs(found.epsilon - 1)))
     return Claim(
@@ -175,7 +175,7 @@ class Inverse:
 
 
 def measure_inverse() -> Inverse:
-    """At δ = 10⁻⁶; it cancels."""
+    """Measure at δ = 10⁻⁶; it cancels."""
     mended = [formulas.epsilon_from_gaussian_advantage(goal, _DELTA) for goal in _GOALS]
     return Inverse(
         goals=_GOALS,
@@ -186,7 +186,7 @@ def measure_inverse() -> Inverse:
 
 
 def inverse_claim(found: Inverse) -> Claim:
-    """(i) The inverse of Thm 3."""
+    """Check claim (i): the inverse of Thm 3."""
     place = found.goals.index(0.5)
     off = max(abs(b - g) for g, b in zip(found.goals, found.printed, strict=True))
     mended = max(abs(b - g) for g, b in zip(found.goals, found.mended, strict=True))

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from expost import _checks
-from expost.engine.processes import available
+from expost.engine.threads import available_cores
 from expost.errors import InvalidInput
 from expost.torch.gradients import check_module
 from expost.torch.training import as_tensors
@@ -55,8 +55,8 @@ def strong_adversary(
 ) -> Experiment:
     """Train ``trainings`` times, half with ``row`` and half without, and play the adversary.
 
-    She sees every noisy gradient and the first parameters, knows all other rows and both versions
-    of this one, and adds up the evidence (D5.3 Alg. 1). Full batch: an epoch is a step.
+    The adversary sees every noisy gradient and the first parameters, knows all other rows and both
+    versions of this one, and sums the evidence (D5.3 Alg. 1). Full batch: an epoch is a step.
 
     ``candidate``    (x, y) of the row that stands in for it in D' (bounded); None: it is left out.
     ``noise_multiplier``, ``clip``, ``learning_rate``, ``steps``, ``loss``
@@ -64,16 +64,16 @@ def strong_adversary(
     ``sensitivity``  "global": the noise is σC, 2σC where the row is replaced; "local": σ times the
                      distance of the two sums at each step, which reaches the bound.
     ``optimizer``    "sgd", or "adam": which then works on the noisy gradients.
-    ``fresh``        every training starts from parameters that its layers draw anew.
+    ``fresh``        every training starts from parameters that its layers draw again.
     ``test``         (X, y) on which accuracies are measured.
     ``belief``       ρ_β, of which it is counted how often beliefs pass it.
     ``confidence``   of every interval.
     ``workers``      processes of one thread each; None: one for each processor. A result does not
                      depend on it.
-    ``checkpoint``   a file that keeps the finished trainings: the same call goes on from there. It
+    ``checkpoint``   a file of the finished trainings, from which the same call continues. It
                      holds the row's losses: for the curator only.
     ``random_state`` a seed, or None: drawn from the operating system (and kept in the checkpoint).
-    ``progress``     is told how many trainings of how many are done.
+    ``progress``     receives the number of finished trainings and of all.
     """
     training = prepare_pair(
         module,
@@ -97,7 +97,9 @@ def strong_adversary(
         work=_Worlds(training),
         count=_checks.whole("trainings", trainings, least=2),
         fields=("loss", "length", "scale", "accuracy"),
-        workers=available() if workers is None else _checks.whole("workers", workers, least=1),
+        workers=available_cores()
+        if workers is None
+        else _checks.whole("workers", workers, least=1),
         checkpoint=None if checkpoint is None else Path(checkpoint),
         digest=_digest(training),
         entropy=random_state,
@@ -137,7 +139,7 @@ def prepare_pair(
     fresh: bool,
     test: tuple[Any, Any] | None,
 ) -> PairTraining:
-    """The training that is made many times, checked."""
+    """Return the checked training that is repeated many times."""
     check_module(module)
     module = copy.deepcopy(module)
     if next(module.parameters()).device.type != "cpu":

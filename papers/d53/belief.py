@@ -70,7 +70,7 @@ class Attained:
 
 
 def measure_attained() -> Attained:
-    """The largest belief after k releases is that of the k most telling ones."""
+    """Measure the largest belief after k releases, which is that of the k most revealing ones."""
     gaps, errors = [], []
     for epsilon in _EPSILONS:
         for releases in _RELEASES:
@@ -108,7 +108,7 @@ def _belief(pair: tuple[float, float], releases: int) -> float:
 
 
 def attained_claim(found: Attained) -> Claim:
-    """(c) Thm 2(i)."""
+    """Check claim (c): Thm 2(i)."""
     once, thirty = found.often
     return Claim(
         key="c",
@@ -169,14 +169,14 @@ class Passed:
     crossing: float
 
     def at(self, name: str, epsilon: float, delta: float) -> float:
-        """An entry of one of the grids."""
+        """Return an entry of one of the grids."""
         row = int(np.flatnonzero(np.isclose(self.delta, delta))[0])
         column = int(np.flatnonzero(np.isclose(self.epsilon, epsilon))[0])
         return float(getattr(self, name)[row, column])
 
 
 def measure_passed(seed: np.random.SeedSequence) -> Passed:
-    """Closed forms over a grid, and sampled releases at one point of it."""
+    """Measure closed forms over a grid, and sampled releases at one point of it."""
     rng = np.random.default_rng(seed)
     epsilon = np.union1d(np.geomspace(0.1, 20.0, 40), [1.0, 6.0])
     delta = np.array([_SMALL[1], 1e-4, _EXAMPLE[1]])
@@ -214,12 +214,12 @@ def _overdraft(epsilon: FloatArray, delta: float) -> FloatArray:
 
 
 def tilted_truth(epsilon: float, delta: float) -> float:
-    """(e^ε + δ)/(e^ε + 1)."""
+    """Return (e^ε + δ)/(e^ε + 1)."""
     return (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
 
 
 def passed_exhibit(found: Passed) -> Exhibit:
-    """How often the belief passes ρ_β, and how far."""
+    """Return how often the belief passes ρ_β, and how far."""
     epsilon, delta = _EXAMPLE
     bound = formulas.belief(epsilon)
     passed = np.concatenate([np.geomspace(1e-4, delta * 1.001, 40), _past_grid(delta)])
@@ -269,7 +269,7 @@ def passed_exhibit(found: Passed) -> Exhibit:
             " δ: Gaussian noise, Φ(μ/2 − ε/μ)/δ, with the least noise that is (ε, δ)-private and"
             " with the σ of Eq. (2.1). (b) How far it passes: at each belief the most that any"
             " (1, 0.01)-private mechanism does, and Gaussian noise beside it. Below a probability"
-            " of δ no belief short of certainty is promised."
+            " of δ no belief short of certainty is guaranteed."
         ),
         draw=lambda: panels(displays, columns=2, size=(5.6, 4.2)),
         tables={
@@ -336,7 +336,7 @@ def _passed_table(found: Passed) -> Table:
 
 
 def passed_claim(found: Passed) -> Claim:
-    """(d) Thm 2(ii): for arbitrary mechanisms, so that one is enough against it."""
+    """Check claim (d): Thm 2(ii): for arbitrary mechanisms, so that one is enough against it."""
     tilted = found.at("tilted", *_SMALL)
     least, large = found.at("least", *_SMALL), found.at("least", *_EXAMPLE)
     six = found.at("classical", 6.0, _SMALL[1])

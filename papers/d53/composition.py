@@ -65,13 +65,13 @@ _ORDERS = 1 + np.geomspace(1e-2, 1e4, 20_000)
 
 
 def tighter_epsilon(mu: float, delta: float) -> float:
-    """The ε of the tighter conversion, at the best order of a fine grid."""
+    """Return the ε of the tighter conversion, at the best order of a fine grid."""
     log_odds = np.log1p(-1 / _ORDERS) - np.log(_ORDERS * delta) / (_ORDERS - 1)
     return float(np.min(_ORDERS * (0.5 * mu * mu) + log_odds))
 
 
 def mironov_order(mu: float, delta: float) -> float:
-    """The order α at which Mironov's ε is least."""
+    """Return the order α at which Mironov's ε is least."""
     return 1 + math.sqrt(-2 * math.log(delta)) / mu
 
 
@@ -99,7 +99,7 @@ class Printed:
 
 
 def measure_printed() -> Printed:
-    """All from μ of the goal; δ^k is the goal's δ, δᵢ its k-th root."""
+    """Measure all from μ of the goal; δ^k is the goal's δ, δᵢ its k-th root."""
     mu = formulas.rdp_mu_from_belief(BELIEF, DELTA)
     order = mironov_order(mu, DELTA)
     divergence, excess = order * mu * mu / 2, -math.log(DELTA) / (order - 1)
@@ -121,7 +121,7 @@ def measure_printed() -> Printed:
 
 
 def printed_claim(found: Printed) -> Claim:
-    """(k) Eqs (4.7) and (4.8), and δ^k."""
+    """Check claim (k): Eqs (4.7) and (4.8), and δ^k."""
     return Claim(
         key="k",
         says=(
@@ -184,12 +184,12 @@ class Composed:
     noise_belief: float
 
     def at(self, steps: int) -> int:
-        """The place of this number of steps."""
+        """Return the index of this number of steps."""
         return int(np.flatnonzero(self.steps == steps)[0])
 
 
 def measure_composed() -> Composed:
-    """At the noise that Mironov's conversion asks for."""
+    """Measure at the noise that Mironov's conversion asks for."""
     mu, epsilon = formulas.rdp_mu_from_belief(BELIEF, DELTA), formulas.epsilon_from_belief(BELIEF)
     steps = np.unique(np.round(np.geomspace(1, 1000, 40)))
     steps = np.union1d(steps, [2.0, float(STEPS)])
@@ -213,7 +213,7 @@ def measure_composed() -> Composed:
 
 
 def tighter_mu(epsilon: float) -> float:
-    """The μ whose tighter ε at δ is ``epsilon``."""
+    """Return the μ whose tighter ε at δ is ``epsilon``."""
     below, _ = bracket_root(
         lambda mu: np.array([tighter_epsilon(float(m), DELTA) - epsilon for m in mu]),
         np.array([0.01]),
@@ -223,7 +223,7 @@ def tighter_mu(epsilon: float) -> float:
 
 
 def belief_mu(epsilon: float) -> float:
-    """The μ whose loss passes ``epsilon`` with probability δ: μ²/2 + μΦ⁻¹(1 − δ) = ε."""
+    """Return the μ whose loss passes ``epsilon`` with probability δ: μ²/2 + μΦ⁻¹(1 − δ) = ε."""
     below, _ = bracket_root(
         lambda mu: np.array([GaussianNoise(mu=float(m)).loss(DELTA) - epsilon for m in mu]),
         np.array([0.01]),
@@ -233,7 +233,7 @@ def belief_mu(epsilon: float) -> float:
 
 
 def composition_exhibit(found: Composed) -> Exhibit:
-    """What each way of composing costs: in ε for the same noise, and in noise for the same ε."""
+    """Return the cost of each composition: in ε for the same noise, in noise for the same ε."""
     flat = np.ones_like(found.steps)
     displays = (
         CurvesDisplay(
@@ -313,7 +313,7 @@ def _curve(found: Composed, y: FloatArray, label: str, colour: str, style: Any) 
 
 
 def composition_claim(found: Composed) -> Claim:
-    """(l) RDP against sequential composition."""
+    """Check claim (l): RDP against sequential composition."""
     two, all_steps = found.at(2), found.at(STEPS)
     later = found.steps >= 2
     return Claim(

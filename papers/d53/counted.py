@@ -58,7 +58,7 @@ class Attack:
         )
 
     def epsilon(self, delta: float) -> float:
-        """The least ε with which this is (ε, δ)-private: a smaller one is refuted, 0 says nothing.
+        """Return the least ε with which this is (ε, δ)-private: smaller ones are refuted.
 
         TPR ≤ e^ε·FPR + δ and 1 − FPR ≤ e^ε·(1 − TPR) + δ for every attack (Kairouz et al. 2015).
         """
@@ -72,13 +72,13 @@ class Attack:
         return max(ratios)
 
     def mu(self) -> float:
-        """The least μ: Φ⁻¹(TPR) − Φ⁻¹(FPR) ≤ μ for every attack on Gaussian noise."""
+        """Return the least μ: Φ⁻¹(TPR) − Φ⁻¹(FPR) ≤ μ for every attack on Gaussian noise."""
         true, false = self.limits
         return max(0.0, float(ndtri(true) - ndtri(false)))
 
 
 def best_threshold(scores: FloatArray, truth: Any, *, delta: float, confidence: float) -> float:
-    """The threshold at which these runs refute most; for other runs than these."""
+    """Return the threshold at which these runs refute most; use it on other runs."""
     places = np.quantile(scores, np.linspace(0.01, 0.99, 99))
     found = [
         Attack.at(scores, truth, float(place), confidence=confidence).epsilon(delta)

@@ -106,7 +106,7 @@ def _beliefs(promises: list[list[GaussianNoise]], delta: FloatArray) -> FloatArr
 
 
 def _crossing(delta: float) -> float:
-    """The ε from which the noise of Eq. (2.1) is not (ε, δ)-DP."""
+    """Return the ε from which the noise of Eq. (2.1) is not (ε, δ)-DP."""
     below, above = bracket_root(
         lambda epsilon: np.array(
             [gaussian_delta(float(e), classical_mu(float(e), delta)) / delta - 1 for e in epsilon]
@@ -122,7 +122,7 @@ class Games:
     """Games at (2, 10⁻⁶) with the σ of Eq. (2.1), played by the Bayes adversary.
 
     ``advantage``  2·(share won) − 1, with its standard error.
-    ``sure``       the share in which the adversary is more than 80 % sure.
+    ``sure``       the share in which the adversary is more than 80 % certain.
     """
 
     games: int
@@ -270,7 +270,7 @@ def _crossing_table(found: Curves) -> Table:
 
 
 def delta_claim(found: Curves) -> Claim:
-    """(e) ρ_β hardly depends on δ."""
+    """Check claim (e): ρ_β hardly depends on δ."""
     below = np.abs(found.belief_classical - found.belief)
     gap = found.belief_least - found.belief
     row, column = np.unravel_index(int(np.argmax(gap)), gap.shape)
@@ -290,7 +290,7 @@ def delta_claim(found: Curves) -> Claim:
             f" {found.belief_least[row, column]:.3f} for {found.belief[column]:.3f}), for δ = 10⁻⁶"
             f" up to {said(small)}; with the σ of Eq. (2.1) it is up to {said(float(below.max()))}"
             " off. Of an arbitrary (1, 0.1)-private mechanism nothing short of"
-            f" {said(any_mechanism)} is promised with probability 0.9."
+            f" {said(any_mechanism)} is guaranteed with probability 0.9."
         ),
         checks=(
             *(
@@ -314,7 +314,7 @@ def delta_claim(found: Curves) -> Claim:
 
 
 def classical_claim(found: Curves) -> Claim:
-    """(g) Eq. (2.1)."""
+    """Check claim (g): Eq. (2.1)."""
     proved = found.epsilon <= 1
     kept, large = float(np.max(found.kept[:, proved])), float(np.max(found.kept[:, -1]))
     first, last = (
@@ -328,7 +328,7 @@ def classical_claim(found: Curves) -> Claim:
         found=(
             "Up to ε = 1, for which it is proved, it gives at most"
             f" {said(kept)} times the δ that was asked for, so that there is more noise than"
-            " needed. It goes on to hold up to"
+            " needed. It holds up to"
             f" ε = {found.crossing.min():.1f} (δ = {first}) to {found.crossing.max():.1f}"
             f" (δ = {last}), so also in Figure 4.1; at ε = 10 it gives up to {said(large)} times δ."
         ),
@@ -351,7 +351,7 @@ def classical_claim(found: Curves) -> Claim:
 
 
 def tight_claim(found: Curves, games: Games) -> Claim:
-    """(h) Thm 3."""
+    """Check claim (h): Thm 3."""
     gap = found.advantage_least - found.advantage
     row, column = np.unravel_index(int(np.argmax(gap)), gap.shape)
     same = float(np.max(np.abs(found.advantage_classical - found.advantage)))
@@ -398,7 +398,7 @@ def tight_claim(found: Curves, games: Games) -> Claim:
 
 
 def low_and_high_claim(games: Games) -> Claim:
-    """(j) A low ρ_α beside a high ρ_β."""
+    """Check claim (j): a low ρ_α and a high ρ_β."""
     advantage, belief = formulas.gaussian_advantage(*_EXAMPLE), formulas.belief(_EXAMPLE[0])
     least = GaussianNoise(mu=least_mu(*_EXAMPLE))
     return Claim(
@@ -408,7 +408,7 @@ def low_and_high_claim(games: Games) -> Claim:
         found=(
             f"ρ_α = {advantage:.3f} (with the least noise {least.advantage:.3f}),"
             f" ρ_β = {belief:.3f}. They answer different questions: the attacker is right in"
-            f" {percent((1 + advantage) / 2)} of the games, and more than 80 % sure in"
+            f" {percent((1 + advantage) / 2)} of the games, and more than 80 % certain in"
             f" {percent(games.sure)} of them: a belief near ρ_β is the rarest of events, and no"
             " support for a typical guess."
         ),

@@ -1,7 +1,7 @@
 """The figures of MOSAICrOWN D5.3: two worlds and the boundary between them (Figs 3.2 and 4.1).
 
 :mod:`papers.common.figures` has what all figures share. Nothing
-of anybody's data is in them: they show formulas.
+of any person's data is in them: they show formulas.
 """
 
 import math

@@ -80,7 +80,7 @@ class Experiment(Drawn):
 
     @property
     def guarantee(self) -> GaussianNoise:
-        """What the noise promises: μ = √steps/σ; under local sensitivity, for this pair only."""
+        """What the noise guarantees: μ = √steps/σ; under local sensitivity, for this pair only."""
         return GaussianNoise(mu=math.sqrt(self.losses.shape[1]) / self.noise_multiplier)
 
     @property
@@ -93,21 +93,21 @@ class Experiment(Drawn):
 
     @cached_property
     def believed_advantage(self) -> Interval:
-        """The mean of ∣2·belief − 1∣: what the adversary expects of her own answer.
+        """The mean of ∣2·belief − 1∣: what the adversary expects of its own answer.
 
-        Given a transcript she is right with probability max(β, 1 − β), so that the mean is the
-        advantage too, with a fraction of the spread of right and wrong answers. It takes her
-        beliefs for right, which the counted one does not. The interval is the normal one.
+        Given a transcript the adversary is right with probability max(β, 1 − β), so that the mean
+        is the advantage too, with a fraction of the spread of right and wrong answers. It assumes
+        that the beliefs are right, which counting does not. The interval is the normal one.
         """
-        sure = np.abs(np.tanh(self.losses[:, -1] / 2))
-        error = float(np.std(sure, ddof=1)) / math.sqrt(len(sure))
+        advantages = np.abs(np.tanh(self.losses[:, -1] / 2))
+        error = float(np.std(advantages, ddof=1)) / math.sqrt(len(advantages))
         width = error * float(ndtri((1 + self.confidence) / 2))
-        value = float(np.mean(sure))
+        value = float(np.mean(advantages))
         return Interval(value=value, low=value - width, high=value + width)
 
     @property
     def analytic_advantage(self) -> float:
-        """ρ_α = 2Φ(μ/2) − 1 with the μ that the noise promises: no adversary has more."""
+        """ρ_α = 2Φ(μ/2) − 1 with the μ that the noise guarantees: no adversary has more."""
         return self.guarantee.advantage
 
     @property
@@ -123,11 +123,11 @@ class Experiment(Drawn):
         return float(ndtr(mu / 2 - logit(self.belief) / mu))
 
     def attack(self, threshold: float = 0.0) -> Attack:
-        """Counts of the answer D where the loss is above a threshold fixed beforehand."""
+        """Count the answers D where the loss is above a threshold fixed beforehand."""
         return Attack.at(self.losses[:, -1], self.truth, threshold, confidence=self.confidence)
 
     def epsilon_lower_bound(self, delta: float, *, threshold: float | None = 0.0) -> float:
-        """An ε below which (ε, δ) is refuted by these runs, at ``confidence``.
+        """Return an ε below which (ε, δ) is refuted by these runs, at ``confidence``.
 
         ``threshold``  of the loss, fixed beforehand; None: chosen on the first half of the runs
                        and counted on the second.

@@ -1,6 +1,6 @@
 """The formulas of MOSAICrOWN D5.3, chapter 4, as printed or as corrected, to compare with print.
 
-They are figures, not promises: nothing is rounded up, and some hold under conditions only, which
+They are figures, not guarantees: nothing is rounded up, and some hold under conditions only, which
 each docstring names. What a guarantee allows is in :mod:`expost.risk`.
 
 Conventions
@@ -47,7 +47,7 @@ def epsilon_from_belief(belief: float) -> float:
 
 
 def general_advantage(epsilon: float, *, false_positive_rate: float = 0.5) -> float:
-    """(e^ε − 1)·Pr(A = 1∣b = 0), at most 1 (Prop. 2, Eq. 4.1); holds for pure ε.
+    """Return (e^ε − 1)·Pr(A = 1∣b = 0), at most 1 (Prop. 2, Eq. 4.1); holds for pure ε.
 
     The paper takes ½ for the probability that the row is claimed though it was not there (a
     rational attacker), and 1 for Yeom et al.'s e^ε − 1. Neither is tight: tanh(ε/2) is
@@ -102,7 +102,7 @@ def rdp_belief(mu: float, delta: float) -> float:
 
 
 def rdp_mu_from_belief(belief: float, delta: float) -> float:
-    """The μ with :func:`rdp_belief` = ρ_β: μ = √(2 ln(1/δ) + 2 logit ρ_β) − √(2 ln(1/δ))."""
+    """Return μ with :func:`rdp_belief` = ρ_β: μ = √(2 ln(1/δ) + 2 logit ρ_β) − √(2 ln(1/δ))."""
     odds, spread = _log_odds(belief), _mironov(delta)
     # The difference of the roots, without cancellation.
     return 2 * odds / (spread + math.sqrt(spread * spread + 2 * odds)) if odds > 0 else 0.0
@@ -131,7 +131,7 @@ def _classical(delta: float) -> float:
 
 
 def _mironov(delta: float) -> float:
-    """√(2 ln(1/δ))."""
+    """Return √(2 ln(1/δ))."""
     return math.sqrt(-2 * math.log(_checks.probability("delta", delta)))
 
 

@@ -101,7 +101,7 @@ class PairTraining:
     def _sums(
         self, gradients: RowGradients, theta: torch.Tensor, with_row: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The sum of the world's clipped gradients, and d."""
+        """Return the sum of the world's clipped gradients, and d."""
         X, y = self.rows
         count = len(X) - self.shared
         total, pair = torch.zeros(len(theta), dtype=torch.float64), []

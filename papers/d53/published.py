@@ -78,7 +78,7 @@ class Route:
 
 
 def measure_routes() -> tuple[Route, ...]:
-    """Each of them, the most noise first."""
+    """Measure each of them, the most noise first."""
     epsilon = formulas.epsilon_from_belief(BELIEF)
     left = np.maximum(epsilon + math.log(DELTA) / (_INTEGERS - 1), 0.0)
     routes = (
@@ -101,7 +101,7 @@ def measure_routes() -> tuple[Route, ...]:
 
 
 def published_exhibit(found: tuple[Route, ...]) -> Exhibit:
-    """Every route on the one curve that Gaussian noise has."""
+    """Return every route on the one curve that Gaussian noise has."""
     mu = np.linspace(0.5, 1.05, 200)
     goal = formulas.epsilon_from_belief(BELIEF)
     display = CurvesDisplay(
@@ -159,7 +159,7 @@ def published_exhibit(found: tuple[Route, ...]) -> Exhibit:
 
 
 def published_claim(found: tuple[Route, ...]) -> Claim:
-    """(m) ρ_α = 0.2562."""
+    """Check claim (m): ρ_α = 0.2562."""
     by = {route.key: route for route in found}
     return Claim(
         key="m",
@@ -213,7 +213,7 @@ class Trained:
 
 
 def measure_trained(seed: np.random.SeedSequence) -> Trained:
-    """The formula over a grid, and games that are played step by step."""
+    """Measure the formula over a grid, and games that are played step by step."""
     gaps = []
     for mu in (0.01, 0.1, 1.0, 4.0):
         for steps in (1, 2, 30, 1000):
@@ -240,7 +240,7 @@ def measure_trained(seed: np.random.SeedSequence) -> Trained:
 
 
 def same_advantage_claim(found: Trained) -> Claim:
-    """(n) ρ_α of k steps is that of one."""
+    """Check claim (n): ρ_α of k steps is that of one."""
     return Claim(
         key="n",
         says=(

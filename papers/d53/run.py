@@ -39,13 +39,13 @@ _FORMULAS = Paper(
     name="MOSAICrOWN D5.3 (2020)",
     title="Final Report on Privacy Metrics, Risks, and Utility",
     data="its formulas alone",
-    made_from="formulas and sampled noise, without anybody's data",
+    made_from="formulas and sampled noise, without data of any person",
     rows=False,
 )
 _DIGITS = replace(
     _FORMULAS, data="formulas and MNIST", made_from="formulas and MNIST, a public set"
 )
-# Beside the results: finished trainings, from which the same command goes on.
+# Beside the results: finished trainings, from which the same command continues.
 _KEPT = "trainings"
 
 
@@ -171,7 +171,7 @@ PARTS: Mapping[str, tuple[_Make, int]] = {
 
 
 def phases(parts: Sequence[str]) -> int:
-    """How often :func:`reproduce` reports a phase."""
+    """Return how often :func:`reproduce` reports a phase."""
     return sum(PARTS[name][1] for name in parts) + 1
 
 
@@ -188,9 +188,9 @@ def reproduce(
 
     ``parts``    keys of ``PARTS``, at least one.
     ``request``  what the trainings need; they are kept in the folder ``trainings`` of ``out``, so
-                 that the same call goes on after an interruption.
+                 that the same call resumes after an interruption.
     ``seed``     of what is sampled: the same seed gives the same tables.
-    ``phase``    is told what is being done, ``phases(parts)`` times.
+    ``phase``    receives the name of each phase, ``phases(parts)`` times.
     ``force``    write into a folder that is not empty, over an earlier run.
     """
     out = Path(out)
@@ -221,5 +221,5 @@ def reproduce(
 
 
 def _interrupted(out: Path) -> bool:
-    """Whether the folder holds nothing but finished trainings."""
+    """Return whether the folder holds nothing but finished trainings."""
     return out.is_dir() and all(path.name == _KEPT for path in out.iterdir())

@@ -98,7 +98,7 @@ def dataset_sensitivity(
     distance: str | Distance = "ssim",
     relation: Neighbouring | str = Neighbouring.REPLACE,
 ) -> Sensitivity:
-    """The distance of every neighbour of X by a distance of its rows (D5.3 Def. 6).
+    """Return the distance of every neighbour of X by a distance of its rows (D5.3 Def. 6).
 
     ``pool``      rows that may stand in (relation "replace").
     ``distance``  "ssim": 1 − structural similarity, of grey images (integers in 0 … 255 or real
@@ -133,7 +133,7 @@ def gradient_sensitivity(
     loss: Callable[[Any, Any], torch.Tensor] = torch.nn.functional.cross_entropy,
     relation: Neighbouring | str = Neighbouring.REPLACE,
 ) -> Sensitivity:
-    """The distance of every neighbour by clipped gradients at the module's parameters, exactly.
+    """Return the exact distance of every neighbour by clipped gradients at the parameters.
 
     That is local sensitivity as DP-SGD meets it: ∥ḡ(x₁) − ḡ(x₂)∥ for x₁ in X and x₂ in ``pool`` =
     (rows, labels), or ∥ḡ(x₁)∥ where rows are removed (D5.3 Sec. 5 with erratum 11).

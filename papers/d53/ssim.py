@@ -26,7 +26,7 @@ _BLOCK = 2**22
 
 
 def ssim_distances(X: Any, others: Any, *, largest: float | None = None) -> FloatArray:
-    """(n, m) 1 − SSIM of each image of X with each of ``others``; in [0, 2].
+    """Return 1 − SSIM of each image of X with each of ``others``; in [0, 2], (n, m).
 
     ``largest``  L, the range of the pixels; None: 255 for integers, 1 for real numbers.
     """
@@ -84,7 +84,7 @@ def _windowed(X: FloatArray) -> FloatArray:
 
 @cache
 def _band(length: int) -> FloatArray:
-    """(length, length − 10): column k holds the weights of the window that begins at k."""
+    """Return (length, length − 10): column k holds the weights of the window that begins at k."""
     place = np.arange(_WINDOW) - _WINDOW // 2
     weights = np.exp(-(place**2) / (2 * _SIGMA**2))
     weights /= np.sum(weights)

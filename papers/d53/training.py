@@ -155,10 +155,10 @@ def sigma() -> float:
 
 
 def cnn() -> Any:
-    """The network of Section 5.1, with group norm in place of batch norm: 6,554 parameters."""
+    """Return the network of Section 5.1, with group norm for batch norm: 6,554 parameters."""
     torch = require("torch", caller="papers d5.3 --training", extra="torch")
     nn = torch.nn
-    # The same weights at every call, which each training draws anew.
+    # The same weights at every call, which each training draws again.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return nn.Sequential(
@@ -246,7 +246,7 @@ class Measured:
 
 
 def choose(setting: Setting, effort: Effort, seed: np.random.SeedSequence) -> Choices:
-    """The neighbours of D by dataset sensitivity (Def. 6), and by gradients."""
+    """Choose the neighbours of D by dataset sensitivity (Def. 6), and by gradients."""
     from expost.torch.attacks import fresh_copy
     from papers.d53.sensitivity import dataset_sensitivity, gradient_sensitivity
 

@@ -1,4 +1,4 @@
-"""The claims of D5.3 chapter 5, beside what the trainings gave."""
+"""The claims of D5.3 chapter 5, compared with the results of the trainings."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ _GUESSING = 0.15
 
 
 def claims(found: Measured) -> tuple[Claim, ...]:
-    """All of them, in the order of the paper."""
+    """Return all of them, in the order of the paper."""
     return (
         matched_claim(found),
         below_claim(found),
@@ -35,7 +35,7 @@ def _case(key: str) -> Case:
 
 
 def matched_claim(found: Measured) -> Claim:
-    """(o) Table 5.1: three of four advantages match ρ_α."""
+    """Check claim (o): Table 5.1: three of four advantages match ρ_α."""
     checks, parts = [], []
     for key in ("bounded-local", "unbounded-local", "unbounded-global"):
         case, made = _case(key), found.cases[key]
@@ -78,7 +78,7 @@ def matched_claim(found: Measured) -> Claim:
 
 
 def below_claim(found: Measured) -> Claim:
-    """(p) Global sensitivity is loose in the bounded case."""
+    """Check claim (p): global sensitivity is loose in the bounded case."""
     case, made = _case("bounded-global"), found.cases["bounded-global"]
     return Claim(
         key="p",
@@ -99,7 +99,7 @@ def below_claim(found: Measured) -> Claim:
                 bound=made.analytic_advantage,
             ),
             Check(
-                what="largest μ of a run over the promised one",
+                what="largest μ of a run over the guaranteed one",
                 value=float(np.max(made.separations)) / made.guarantee.mu,
                 relation="<",
                 bound=1.0,
@@ -110,7 +110,7 @@ def below_claim(found: Measured) -> Claim:
 
 
 def passed_claim(found: Measured) -> Claim:
-    """(q) δ bounds how often the belief passes ρ_β."""
+    """Check claim (q): δ bounds how often the belief passes ρ_β."""
     parts = [
         f"{case.name} {found.cases[case.key].passed.value:.4f} (the paper {case.passed:g})"
         for case in CASES
@@ -138,7 +138,7 @@ def passed_claim(found: Measured) -> Claim:
 
 
 def full_length_claim(found: Measured) -> Claim:
-    """(r) The gradient of the removed image has length C."""
+    """Check claim (r): the gradient of the removed image has length C."""
     lengths = found.cases["unbounded-global"].lengths
     return Claim(
         key="r",
@@ -172,7 +172,7 @@ def full_length_claim(found: Measured) -> Claim:
 
 
 def loose_claim(found: Measured) -> Claim:
-    """(s) The two gradients do not point in opposite directions."""
+    """Check claim (s): the two gradients do not point in opposite directions."""
     lengths = found.cases["bounded-local"].lengths
     return Claim(
         key="s",
@@ -196,7 +196,7 @@ def loose_claim(found: Measured) -> Claim:
 
 
 def decreasing_claim(found: Measured) -> Claim:
-    """(t) Gradients become shorter."""
+    """Check claim (t): gradients become shorter."""
     ends = {
         key: _ends(found.cases[key].lengths) for key in ("bounded-local", "unbounded-local")
     } | {"utility": _ends(found.utility["bounded-local"].lengths)}
@@ -233,7 +233,7 @@ def decreasing_claim(found: Measured) -> Claim:
 
 
 def utility_claim(found: Measured) -> Claim:
-    """(u) Figure 5.2."""
+    """Check claim (u): Figure 5.2."""
     means = {key: float(np.mean(made.accuracies)) for key, made in found.utility.items()}
     small = {key: float(np.mean(made.accuracies)) for key, made in found.cases.items()}
     others = [value for key, value in means.items() if key != "bounded-global"]
@@ -277,7 +277,7 @@ def utility_claim(found: Measured) -> Claim:
 
 
 def neighbours_claim(found: Measured) -> Claim:
-    """(v) Figure 5.3."""
+    """Check claim (v): Figure 5.3."""
     means = [float(np.mean(made.lengths)) for made in found.neighbours]
     far, near = means[:3], means[3:6]
     return Claim(
@@ -305,7 +305,7 @@ def neighbours_claim(found: Measured) -> Claim:
 
 
 def approximation_claim(found: Measured) -> Claim:
-    """(w) Dataset sensitivity approximates local sensitivity."""
+    """Check claim (w): dataset sensitivity approximates local sensitivity."""
     choices = found.choices
     by_images, by_gradients = (float(np.mean(found.neighbours[k].lengths)) for k in (0, 6))
     return Claim(

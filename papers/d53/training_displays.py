@@ -140,7 +140,7 @@ class HistogramsDisplay(Display):
 
 
 def experiment(found: Any) -> Display:
-    """The evidence at the end of every training, by the world that it was made in."""
+    """Display the evidence at the end of every training, by its world."""
     last, edge = found.losses[:, -1], float(logit(found.belief))
     words = f"belief {found.belief:g}"
     return HistogramsDisplay(
@@ -165,7 +165,7 @@ def experiment(found: Any) -> Display:
 
 
 def sensitivity(found: Any) -> RanksDisplay:
-    """All neighbours by distance."""
+    """Return all neighbours by distance."""
     return ranked(
         np.ravel(found.distances),
         label=f"neighbours ({found.relation.value})",

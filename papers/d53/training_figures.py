@@ -30,7 +30,7 @@ _NAMES = tuple(case.name.replace(", ", "\n") for case in CASES)
 
 
 def exhibits(found: Measured) -> tuple[Exhibit, ...]:
-    """All of them, in the order of the paper."""
+    """Return all of them, in the order of the paper."""
     return table_exhibit(found), cases_exhibit(found), utility_exhibit(found), far_exhibit(found)
 
 
@@ -151,7 +151,7 @@ def cases_exhibit(found: Measured) -> Exhibit:
             " or below them; in grey the law of Gaussian noise at full sensitivity, which the three"
             " cases with noise scaled to what the gradients do must follow. (b)"
             " Medians over the trainings, with their 5 % and 95 % quantiles dotted: the local"
-            " sensitivity, whichever the noise was scaled to."
+            " sensitivity, for either scaling of the noise."
         ),
         draw=lambda: panels([left, right], columns=2),
         tables={

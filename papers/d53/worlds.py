@@ -94,7 +94,7 @@ class World:
 
 
 def measure_worlds() -> tuple[World, ...]:
-    """The worlds of Fig. 3.2, the weakest guarantee first; Fig. 4.1's are among them."""
+    """Measure the worlds of Fig. 3.2, the weakest guarantee first; Fig. 4.1's are among them."""
     return tuple(_world(epsilon, delta) for epsilon, delta in _SETTINGS)
 
 
@@ -128,7 +128,7 @@ def delta_text(delta: float) -> str:
 
 
 def guarantee_text(epsilon: float, delta: float) -> str:
-    """(6, 10⁻⁶) for matplotlib."""
+    """Return (6, 10⁻⁶) for matplotlib."""
     power = math.log10(delta)
     shown = f"$10^{{{power:.0f}}}$" if math.isclose(power, round(power)) else f"{delta:g}"
     return f"({epsilon:g}, {shown})"
@@ -278,7 +278,7 @@ def _settings_table(found: tuple[World, ...]) -> Table:
 
 
 def boundary_claim(found: tuple[World, ...]) -> Claim:
-    """(a) The boundary stays, the belief falls, the errors grow."""
+    """Check claim (a): the boundary stays, the belief falls, the errors grow."""
     steps = list(pairwise(found))
     weak, strong = (
         next(world for world in found if (world.epsilon, world.delta) == one) for one in _REGIONS
@@ -287,7 +287,7 @@ def boundary_claim(found: tuple[World, ...]) -> Claim:
         key="a",
         says=(
             "A stronger guarantee leaves the boundary between saying D and saying D′ where it is;"
-            " it lowers how sure the attacker is, and the advantage."
+            " it lowers how certain the attacker is, and the advantage."
         ),
         where="Section 3.2, Fig. 3.2; Section 4.2, Fig. 4.1",
         found=(
@@ -365,7 +365,7 @@ def measure_steps(seed: np.random.SeedSequence) -> Stepwise:
 
 
 def steps_claim(found: Stepwise) -> Claim:
-    """(b) Lemma 1."""
+    """Check claim (b): Lemma 1."""
     return Claim(
         key="b",
         says=(

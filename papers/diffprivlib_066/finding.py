@@ -1,4 +1,4 @@
-"""diffprivlib beside expost: the time of a fit, and whether its models keep their ε.
+"""diffprivlib and expost: the time of a fit, and whether its models keep their ε.
 
     python -m papers.diffprivlib_066.finding
 
@@ -9,7 +9,7 @@ kept). Its models come over as JSON. Of each it knows the noise that the seed dr
 noise      ∥∇J(θ)∥ over many fits against the Gamma law that expost claims (Kolmogorov–Smirnov);
 residual   ∇J(θ) + b against the solver's tolerance, and what it left above the minimum;
 intervals  the loss of the minimiser behind θ, which b determines, against the interval of θ;
-promise    how often an exposure is proved to pass the ε that was promised;
+promise    how often an exposure is proved to pass the ε that was guaranteed;
 time       one fit of each, alternating.
 """
 
@@ -60,7 +60,7 @@ class Case:
 
 
 def environment(folder: Path) -> Path:
-    """The interpreter of an environment that has diffprivlib, installed if it is not there."""
+    """Return the interpreter of an environment with diffprivlib, installed if necessary."""
     python = folder / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
@@ -114,7 +114,7 @@ def model_of(case: Case, fit: dict[str, Any]) -> LogisticRegression:
 
 
 def gradient(private: PrivateForeign, place: int) -> np.ndarray:
-    """∇J(θ) of one fit, in units of q̃."""
+    """Return ∇J(θ) of one fit, in units of q̃."""
     fit = private.fits[place]
     problem = fit.problem
     slope = problem.loss.slope(problem.held.X @ fit.theta, problem.held.y)

@@ -9,7 +9,7 @@ g, H, μ  ∇J and ∇²J at the θ that the solver came to; μ = xᵀH⁻¹x.
 
 The loss is about the density of the minimiser θ*: β(∥g* − ∇ℓ∥ − ∥g*∥) − log(1 − f″μ) there
 (DESIGN erratum 5, R&W Cor. 7). L-BFGS-B stops where no entry of the gradient passes a tolerance,
-or where the objective has ceased to fall, so that g + b = r with a residual r that nobody kept.
+or where the objective has ceased to fall, so that g + b = r with a residual r that is not stored.
 With ρ ≥ ∥r∥ in the norm of H⁻¹ and M² = max μᵢ, self-concordance (∣f‴∣ ≤ f″) gives
 
     ∥θ* − θ∥_H ≤ u = −ln(1 − Mρ)/M,    ∣x·(θ* − θ)∣ ≤ √μ·u,    e^(−Mu) H ≤ H* ≤ e^(Mu) H:
@@ -69,7 +69,7 @@ class PerturbedFit:
     tolerance: float
 
     def exact_losses(self, theta: FloatArray) -> FloatArray:
-        """(n,) the losses at a θ that is the minimiser."""
+        """Return the losses at a θ that is the minimiser, (n,)."""
         return _Tangent.at(self.problem, theta, self.law).loss
 
     def drawn_losses(self, noise: FloatArray) -> FloatArray | None:
@@ -86,7 +86,7 @@ class PerturbedFit:
             return None
 
     def has_minimiser(self, along: FloatArray) -> NDArray[np.bool_]:
-        """Whether J + b·θ has a minimiser, for b's entries ``along`` the last coordinate.
+        """Return whether J + b·θ has a minimiser, for b's entries ``along`` the last coordinate.
 
         Without a penalty there the rows must hold b: Σf′ lies strictly between −(the number of
         rows with y = +1) and the number of the others.
@@ -99,7 +99,7 @@ class PerturbedFit:
         return np.asarray((along < positive) & (along > -negative))
 
     def runaway_share(self) -> float:
-        """How often b leaves no minimiser, from draws of a fixed seed."""
+        """Return how often b leaves no minimiser, from draws of a fixed seed."""
         rng, d = np.random.default_rng(0), self.problem.columns
         norm = rng.standard_gamma(d, _TRIALS) / self.law.rate
         cosine = np.sqrt(rng.beta(0.5, (d - 1) / 2, _TRIALS)) if d > 1 else np.ones(_TRIALS)
@@ -120,7 +120,7 @@ class PerturbedFit:
             )
 
     def losses(self) -> FitLosses:
-        """The loss of every row, with its interval."""
+        """Return the loss of every row, with its interval."""
         here = _Tangent.at(self.problem, self.theta, self.law)
         slack, local = here.residual(self.tolerance)
         spread, margin = here.spread(local)
@@ -169,7 +169,7 @@ class _Inverse:
         return cls(factor=scipy.linalg.cholesky(scaled, lower=True), scale=scale, error=error)
 
     def leverage(self, X: FloatArray) -> FloatArray:
-        """(n,) xᵀH⁻¹x."""
+        """Return xᵀH⁻¹x, (n,)."""
         half = scipy.linalg.solve_triangular(self.factor, (X * self.scale).T, lower=True)
         square: FloatArray = np.einsum("ij,ij->j", half, half)
         return square
@@ -260,7 +260,7 @@ class _Tangent:
         )
 
     def residual(self, tolerance: float) -> tuple[float, float]:
-        """(∥r∥, ∥r∥ in the norm of H⁻¹) at most, whichever of its tests stopped the solver."""
+        """Return bounds on ∥r∥ and on ∥r∥ in the norm of H⁻¹, for either test of the solver."""
         # The solver measures decreases against max(1, ∣objective∣) of the averaged form.
         left = math.sqrt(4 * _LEFT * max(abs(self.value), self.problem.count))
         far = math.sqrt(self.problem.columns) * tolerance + math.sqrt(self.trace) * left
@@ -303,7 +303,7 @@ class _Tangent:
         return self.law.loss_from(self.norm, inner, self.distance)
 
     def volumes(self, change: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The ends of −log(1 − f″μ) = log(1 + h), where h may be e^(±change) times itself.
+        """Return the ends of −log(1 − f″μ) = log(1 + h), where h may be e^(±change) times itself.
 
         It is at most ln(1 + xᵀP⁻¹x/4), and what float64 cannot hold is not called infinite below.
         """
@@ -319,7 +319,7 @@ class _Tangent:
 
 
 def _hessian(problem: Objective, curvature: FloatArray) -> FloatArray:
-    """∇²J of the sum, from the rows' f″."""
+    """Return ∇²J of the sum, from the rows' f″."""
     hessian = np.diag(problem.count * problem.penalty)
     for block in problem.held.blocks():
         X = problem.held.X[block]
@@ -332,7 +332,7 @@ def _held_without(
 ) -> tuple[FloatArray, FloatArray]:
     """h = f″xᵀH₋ᵢ⁻¹x of every row, and the log of the factor that rounding may have cost it.
 
-    f″μ/(1 − f″μ), but where 1 − f″μ cancels: there H₋ᵢ is summed anew. Such rows are few, for the
+    f″μ/(1 − f″μ), but where 1 − f″μ cancels: there H₋ᵢ is summed again. Such rows are few, for the
     f″μ of all rows sum to at most d. Nothing holds h down where only the row kept H from being
     flat: then it is infinite, which is how much such a row can lose.
     """

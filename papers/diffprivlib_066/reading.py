@@ -1,6 +1,6 @@
 """Private models that expost did not release: diffprivlib's LogisticRegression, version 0.6.6.
 
-It is known by its name alone: diffprivlib cannot be imported beside scikit-learn 1.8 or newer.
+It is known by its name alone: diffprivlib cannot be imported with scikit-learn 1.8 or newer.
 
 What it does
 ------------
@@ -76,7 +76,7 @@ class _Calibration:
 
     @classmethod
     def of(cls, epsilon: float, data_norm: float, C: float, intercept: bool) -> "_Calibration":
-        """What diffprivlib takes, q̃ for q̃² included (module docstring)."""
+        """Return the constants of diffprivlib, q̃ for q̃² included (module docstring)."""
         stretch = math.hypot(data_norm, 1.0) if intercept else data_norm
         taken = _CURVATURE * stretch
         left, raised = epsilon - 2 * math.log1p(taken * C), 0.0
@@ -125,7 +125,7 @@ class PrivateForeign:
     """A fitted private model as the objective perturbation that it is.
 
     ``fits``      one, or one a class against the rest; their noises are independent.
-    ``epsilon``   what was promised for all of them together; ``held`` what no removal can pass.
+    ``epsilon``   what was guaranteed for all of them together; ``held`` what no removal can pass.
     ``stretch``   the unit of their rows.
     """
 
@@ -167,7 +167,7 @@ class PrivateForeign:
         )
 
     def drawn_losses(self, size: int, rng: np.random.Generator) -> Iterator[FloatArray]:
-        """The loss of every row for each draw of the noise; infinite where it has no minimiser."""
+        """Return the loss of every row for each draw of the noise; infinite without a minimiser."""
         noises = [fit.law.sample(size, rng) for fit in self.fits]
         for draws in zip(*noises, strict=True):
             losses = [fit.drawn_losses(b) for fit, b in zip(self.fits, draws, strict=True)]
@@ -202,7 +202,7 @@ def profile(model: Any, X: Any, y: Any, *, ids: Sequence[Any] | None = None) -> 
 
 
 def read_private(model: Any, X: Any, y: Any) -> PrivateForeign | None:
-    """The mechanism behind a fitted diffprivlib LogisticRegression; None for any other model.
+    """Return the mechanism of a fitted diffprivlib LogisticRegression; None for other models.
 
     One that was fitted with epsilon=inf carries no noise, and is None too: it is scikit-learn's.
     """
@@ -251,7 +251,7 @@ def _is_diffprivlib(model: Any) -> bool:
 
 
 def _constant(name: str, model: Any) -> float:
-    """A constant of the calibration, within what its squares can carry."""
+    """Return a constant of the calibration, within the range of its squares."""
     number = _checks.positive(name, getattr(model, name))
     if not 1e-50 <= number <= 1e50:
         raise InvalidInput(f"{name}={number!r}: must lie between 1e-50 and 1e50.")
@@ -281,7 +281,7 @@ def _fits(
 
 
 def _targets(y: Any, classes: Any, rows: int) -> list[FloatArray]:
-    """±1 for each fit: the second of two classes, or each class against the rest."""
+    """Return ±1 for each fit: the second of two classes, or each class against the rest."""
     known = np.asarray(classes)
     if np.shape(y)[:1] != (rows,):
         raise InvalidInput("y: must have one entry for each row of X.")
@@ -294,7 +294,7 @@ def _targets(y: Any, classes: Any, rows: int) -> list[FloatArray]:
 
 
 def _promise(model: Any, fits: tuple[PerturbedFit, ...], held: float) -> list[str]:
-    """What the reader must know of the mechanism."""
+    """Return the notices on the mechanism."""
     found = []
     if held > model.epsilon:
         most = "not bounded" if math.isinf(held) else nats(upper_text(held, 3))
@@ -324,17 +324,17 @@ def _promise(model: Any, fits: tuple[PerturbedFit, ...], held: float) -> list[st
 
 
 def _noise(model: Any, version: str | None, read: bool) -> list[str]:
-    """What the reader must know of the noise and the bounds."""
+    """Return the notices on the noise and the bounds."""
     found = []
     if read:
         found.append(
             "data_norm is the norm of the longest row: read from the data, which is not private."
         )
     if getattr(model, "random_state", None) is not None:
-        found.append("The noise was drawn from a seed: whoever knows it can take it off.")
+        found.append("The noise was drawn from a seed: anyone who knows it can remove it.")
     if version is None:
         found.append(f"The version of diffprivlib is not known: read as {_VERSION}.")
     found.append(
-        "Its coefficients are on no public grid: what their low bits give away is not counted."
+        "Its coefficients are on no public grid: what their low bits reveal is not counted."
     )
     return found

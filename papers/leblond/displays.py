@@ -81,7 +81,7 @@ class SphereDisplay(Display):
 
     @classmethod
     def from_neighbours(cls, neighbours: Neighbours, row: int) -> "SphereDisplay":
-        """The bounds of the neighbour without ``row`` (counted from 0)."""
+        """Return the bounds of the neighbour without ``row`` (counted from 0)."""
         _two_columns(neighbours)
         if _checks.whole("row", row, least=0) >= len(neighbours):
             raise InvalidInput(f"row={row!r}: must be below {len(neighbours)}, counted from 0.")
@@ -240,6 +240,6 @@ def _plane(ax: Any) -> None:
 
 
 def _view(ax: Any, centre: FloatArray, reach: float) -> None:
-    """What is shown: circles do not widen the axes by themselves."""
+    """Set the limits of the axes, which circles do not widen."""
     ax.set_xlim(centre[0] - reach, centre[0] + reach)
     ax.set_ylim(centre[1] - reach, centre[1] + reach)

@@ -126,7 +126,7 @@ def _sampled_onset(
 
 
 def gaussian_claim(found: GaussianTransition) -> Claim:
-    """(g) The key findings apply to Gaussian noise as well."""
+    """Check claim (g): the key findings apply to Gaussian noise as well."""
     values = np.array([one.value for one in found.sampled])
     miss = float(np.max(np.abs(values / found.leaves - 1)))
     early = found.inverse_scales * found.farthest <= found.leaves
@@ -145,7 +145,7 @@ def gaussian_claim(found: GaussianTransition) -> Claim:
             f" every row at μ = {found.leaves:.4g} by the exact law, and at {values.min():.3f} to"
             f" {values.max():.3f} on refitted models with sampled noise: the onset scales as"
             f" 1/distance here too. Past μ = {found.arrives:.4g} the mean exposure joins the mean"
-            f" loss, μ²/2, so that over 1/σ it goes on growing with the power {growth:.3f}, where"
+            f" loss, μ²/2, so that over 1/σ it continues to grow with the power {growth:.3f}, where"
             f" norm-Laplace noise has a second plateau. At δ = {said(_DELTA)} the transition runs"
             f" from {start} to {said(found.high)}."
         ),

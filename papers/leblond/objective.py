@@ -2,7 +2,7 @@
 
 The paper's Figure 1 shows diffprivlib's logistic regression: objective perturbation with norm-
 Laplace noise (Chaudhuri et al. 2011, Algorithm 2), Σℓ + (λ/2)∥θ∥² + b·θ. It is drawn twice: with
-the paper's Λ = 1, so that it can be laid beside Figure 8, and with λ = 1, diffprivlib's default
+the paper's Λ = 1, so that it can be compared with Figure 8, and with λ = 1, diffprivlib's default
 (C = 1). Removing a row keeps λ and the law of b. No intercept, as in the rest of the paper.
 
 Objective perturbation has no closed law, so releases are sampled; the losses in each are exact. To
@@ -93,14 +93,14 @@ def draw_objective_samples(
 
 
 def _problem(X: FloatArray, y: FloatArray, penalty: float) -> Objective:
-    """The summed objective over these rows, in the averaged form."""
+    """Return the summed objective over these rows, in the averaged form."""
     return Objective.of(X=X, y=y, loss=Logistic(), penalty=np.full(X.shape[1], penalty / len(X)))
 
 
 def _released(
     X: FloatArray, y: FloatArray, how: ObjectivePerturbation, noise: FloatArray
 ) -> FloatArray:
-    """(m, d) minimisers for the noises (m, d)."""
+    """Return minimisers for the noises (m, d), (m, d)."""
     return perturbed_minimisers(_problem(X, y, how.penalty_sum), noise / len(X))
 
 
@@ -116,7 +116,7 @@ def objective_samples_exhibits(same: Samples, default: Samples) -> tuple[Exhibit
             same,
             "fig1",
             "Figure 1: models drawn by objective perturbation",
-            f"{common} Λ = 1 as in Figure 8, to be laid beside it.",
+            f"{common} Λ = 1 as in Figure 8, to be compared with it.",
         ),
         _samples_exhibit(
             default,
@@ -199,7 +199,7 @@ def measure_objective(
     models: int,
     seed: np.random.SeedSequence,
 ) -> ObjectiveTransition:
-    """``samples`` are Figures 8 and 1; ``models`` are sampled at each ε."""
+    """Measure Figures 8 and 1 (``samples``), with ``models`` sampled at each ε."""
     problem = setting.neighbours.objective
     kept = np.union1d(np.arange(0, setting.rows, _EVERY), [setting.farthest])
     X, y = problem.held.X[kept], problem.held.y[kept]
@@ -243,14 +243,14 @@ def measure_objective(
 
 
 def _similar(output: Samples, objective: Samples) -> tuple[float, float]:
-    """The ratio, at each ε, of the clouds' sizes that is farthest from 1; of their distances."""
+    """Return the ratio of the clouds' sizes that is farthest from 1, and that of distances."""
     sizes = _cloud_size(objective) / _cloud_size(output)
     apart = _apart(objective) / _apart(output)
     return float(np.exp(np.max(np.abs(np.log(sizes))))), float(np.exp(abs(np.log(apart))))
 
 
 def _cloud_size(samples: Samples) -> FloatArray:
-    """(e,) the root mean square distance of models from the mean of their cloud."""
+    """Return the root mean square distance of models from the mean of their cloud, (e,)."""
     clouds = np.concatenate([samples.base[:, None], samples.neighbours], axis=1)
     spread = clouds - clouds.mean(axis=2, keepdims=True)
     size: FloatArray = np.sqrt(np.mean(np.sum(spread**2, axis=-1), axis=(1, 2)))
@@ -258,13 +258,13 @@ def _cloud_size(samples: Samples) -> FloatArray:
 
 
 def _hidden(samples: Samples) -> float:
-    """The size of the clouds at ε = 100 over the mean distance of the neighbours."""
+    """Return the size of the clouds at ε = 100 over the mean distance of the neighbours."""
     place = points.LOG_EPSILONS.index(2.0)
     return float(_cloud_size(samples)[place]) / _apart(samples)
 
 
 def _apart(samples: Samples) -> float:
-    """The mean distance of the neighbours' clouds from the base's where there is least noise."""
+    """Return the mean distance of the neighbours' clouds from the base's at the least noise."""
     centres = samples.neighbours[-1].mean(axis=1) - samples.base[-1].mean(axis=0)
     return float(np.mean(np.linalg.norm(centres, axis=1)))
 
@@ -274,7 +274,7 @@ def _crossed(epsilons: FloatArray, curve: FloatArray, level: float) -> float:
 
 
 def objective_exhibit(found: ObjectiveTransition) -> Exhibit:
-    """One-sidedness and profiles over ε, both mechanisms."""
+    """Return one-sidedness and profiles over ε, both mechanisms."""
     shown = [min(round(share * found.rows), found.rows - 1) for share in _SHOWN]
     left = CurvesDisplay(
         curves=tuple(
@@ -376,7 +376,7 @@ def _profiles_table(found: ObjectiveTransition) -> Table:
 
 
 def objective_claim(found: ObjectiveTransition) -> Claim:
-    """(j) The key results carry over to objective perturbation."""
+    """Check claim (j): the key results carry over to objective perturbation."""
     (onset, exact_onset), (end, exact_end) = found.onsets, found.ends
     size, apart = found.similar
     checks = (

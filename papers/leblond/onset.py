@@ -81,7 +81,7 @@ class Onset:
 
 
 def measure_onset(setting: Setting, effort: Effort, seed: np.random.SeedSequence) -> Onset:
-    """The onset of some rows, by the law and by brute force."""
+    """Measure the onset of some rows, by the law and by brute force."""
     sweep = setting.sweep()
     rows = setting.spectrum(SPECTRUM)
     noise = NormLaplace(rate=1.0, dimension=setting.dimension)
@@ -98,7 +98,7 @@ def measure_onset(setting: Setting, effort: Effort, seed: np.random.SeedSequence
         constant=sweep.transition.leaves,
         smallest=setting.rate * float(sweep.critical.min()),
         low=sweep.low,
-        belief=_two(at.expected_belief()),
+        belief=_two(at.expected_posterior()),
         exposure=_two(at.expected_exposure),
         dimension=setting.dimension,
         rate=setting.rate,
@@ -141,7 +141,7 @@ def _sampled_onset(
 def sampled_roots(
     passed: Mean, batches: int, apart: float, *, bracket: tuple[float, float] = (1.0, 40.0)
 ) -> Sampled:
-    """The separation β·``apart`` in ``bracket`` where ``passed`` changes sign, batch by batch."""
+    """Return the separation β·``apart`` in ``bracket`` where ``passed`` changes sign, by batch."""
     ends = [np.full(batches, end / apart) for end in bracket]
     below, above = bracket_root(passed, ends[0], ends[1], halvings=_HALVINGS)
     roots = 0.5 * (below + above) * apart
@@ -152,7 +152,7 @@ def sampled_roots(
 
 
 def scaling_claim(onset: Onset) -> Claim:
-    """(c) The onset scales as 1/distance (Fig. 7)."""
+    """Check claim (c): the onset scales as 1/distance (Fig. 7)."""
     values = np.array([one.value for one in onset.sampled])
     errors = np.array([one.error for one in onset.sampled])
     miss = float(np.max(np.abs(values / onset.constant - 1)))
@@ -197,7 +197,7 @@ def scaling_claim(onset: Onset) -> Claim:
 
 
 def protection_claim(onset: Onset) -> Claim:
-    """(i) Below the onset nothing is gained by a smaller ε."""
+    """Check claim (i): below the onset nothing is gained by a smaller ε."""
     gain = onset.exposure[0] / onset.exposure[1]
     return Claim(
         key="i",
@@ -328,7 +328,7 @@ def _collapsed(
     colours: FloatArray,
     window: tuple[float, float],
 ) -> list[Curve]:
-    """Some points of every row's curve, divided by its distance; no two rows' at one place."""
+    """Return some points of every row's curve, divided by its distance; none coincide."""
     step = 2 * len(curves)
     points = []
     for index, (curve, apart, colour) in enumerate(zip(curves, distance, colours, strict=True)):

@@ -83,17 +83,17 @@ def loss_slope(separation: FloatArray, dimension: int) -> FloatArray:
 
 
 def geometric_peak(dimension: int) -> float:
-    """The t at which exp E[log C(y, M)] is largest."""
+    """Return the t at which exp E[log C(y, M)] is largest."""
     return _root(lambda t: loss_slope(t, dimension) - dimension, *_around(dimension))
 
 
 def arithmetic_peak(dimension: int) -> float:
-    """The t at which E[C(y, M)] is largest."""
+    """Return the t at which E[C(y, M)] is largest."""
     return _root(lambda t: t * ratio_below(dimension, t) - dimension, *_around(dimension))
 
 
 def _around(dimension: int) -> tuple[float, float]:
-    """The peaks lie between d and √2·d + 1."""
+    """Return a bracket of the peaks, which lie between d and √2·d + 1."""
     return 0.5 * dimension, 2.0 * dimension + 1.0
 
 
@@ -153,7 +153,7 @@ class Peak:
 
 
 def measure_peak(setting: Setting, effort: Effort, seed: np.random.SeedSequence) -> Peak:
-    """The peaks, by the law and by brute force."""
+    """Measure the peaks, by the law and by brute force."""
     d = setting.dimension
     rows = setting.spectrum(SPECTRUM)
     geometric, arithmetic = geometric_peak(d), arithmetic_peak(d)
@@ -189,7 +189,7 @@ def measure_peak(setting: Setting, effort: Effort, seed: np.random.SeedSequence)
 
 
 def _maxima(curve: FloatArray) -> int:
-    """How often a curve turns from rising to falling."""
+    """Return how often a curve turns from rising to falling."""
     rising = np.diff(curve) > 0
     return int(np.count_nonzero(rising[:-1] & ~rising[1:]))
 
@@ -221,7 +221,7 @@ def _sampled_peak(
 
 
 def peak_claim(peak: Peak) -> Claim:
-    """(f) The onset of the plateau is where the typical coverage peaks (Section 7)."""
+    """Check claim (f): the onset of the plateau is where the typical coverage peaks (Section 7)."""
     values = np.array([one.value for one in peak.sampled])
     spread = float(np.max(np.abs(values / peak.geometric - 1)))
     apart = [abs(found / peak.onset - 1) for found in (peak.geometric, peak.arithmetic)]

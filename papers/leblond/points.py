@@ -183,12 +183,12 @@ class Samples:
 
 
 def removed_rows() -> IntArray:
-    """Every other one of the first 100 rows."""
+    """Return every other one of the first 100 rows."""
     return np.arange(0, ROWS, ROWS // _NEIGHBOURS, dtype=np.int64)
 
 
 def places(distance: FloatArray) -> FloatArray:
-    """The place of each neighbour among all, from 0 for the nearest to 1."""
+    """Return the rank of each neighbour among all, from 0 for the nearest to 1."""
     place = np.argsort(np.argsort(distance, kind="stable"), kind="stable")
     order: FloatArray = place / (len(distance) - 1)
     return order
@@ -219,7 +219,7 @@ def draw_samples(X: FloatArray, y: FloatArray, seed: np.random.SeedSequence) -> 
 
 
 def sample_displays(samples: Samples) -> list[SamplesDisplay]:
-    """A panel for each ε."""
+    """Return a panel for each ε."""
     return [
         SamplesDisplay(
             base=base,
@@ -242,7 +242,7 @@ def samples_exhibit(samples: Samples) -> Exhibit:
         caption=(
             f"The first {ROWS} rows; {MODELS} models of the data itself (black crosses) and"
             f" {MODELS} without every other row (circles, one colour a row, the farthest neighbour"
-            " lightest). Each panel has its own scale: at small ε nothing can be told apart, at"
+            " lightest). Each panel has its own scale: at small ε nothing can be distinguished, at"
             " large ε everything. The neighbours are exact; the worst-case points would be off by"
             f" at most {samples.worst_case_error:.1%} of their distance. Figure 1 is the same for"
             " objective perturbation."
@@ -253,7 +253,7 @@ def samples_exhibit(samples: Samples) -> Exhibit:
 
 
 def samples_table(samples: Samples) -> Table:
-    """Every model that is drawn."""
+    """Return every model that is drawn."""
     # The base stands first, as row 0; the paper counts rows from 1.
     drawn = np.concatenate([samples.base[:, None], samples.neighbours], axis=1)
     powers, sets, models = drawn.shape[:3]
@@ -270,7 +270,7 @@ def samples_table(samples: Samples) -> Table:
 
 
 def farthest_row_claim(setting: Setting) -> Claim:
-    """(d) y_max is i = 24239."""
+    """Check claim (d): y_max is i = 24239."""
     row = setting.farthest + 1
     second, first = np.partition(setting.distance, setting.rows - 2)[-2:]
     return Claim(

@@ -79,7 +79,7 @@ class Regularizations:
 
 
 def measure_dimensions(adult: Dataset, dimensions: Sequence[int]) -> Dimensions:
-    """The transition for each d by the exact law, then on Adult at Λ = 1."""
+    """Measure the transition for each d by the exact law, then on Adult at Λ = 1."""
     found = [transition(noise="laplace", dimension=d, tolerance=TOLERANCE) for d in dimensions]
     tables = [
         (", ".join(SIX[:count]), normalised_rows(adult, SIX[:count])) for count in range(1, 7)
@@ -123,7 +123,7 @@ def measure_regularizations(adult: Dataset, regularizations: Sequence[float]) ->
 
 
 def dimension_exhibit(found: Dimensions) -> Exhibit:
-    """The transition over d."""
+    """Return the transition over d."""
     d = found.dimensions.astype(np.float64)
     several = d > 1
     limits = [2 * tau / (1 - tau * tau) for tau in (TOLERANCE, 1 - TOLERANCE)]
@@ -243,7 +243,7 @@ def _dimension_caption(found: Dimensions) -> str:
 
 
 def regularization_exhibit(found: Regularizations) -> Exhibit:
-    """The transition over Λ."""
+    """Return the transition over Λ."""
     x = found.regularizations
     styles = {2: ("-", "o"), 6: ("--", "s")}
     left = CurvesDisplay(

@@ -44,7 +44,7 @@ _DRAWN = 3000
 _SHARED = 2.0
 _SHOWN_RANKS = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 _ERRATUM_LIPSCHITZ = (
-    "Section 3.2: β = nΛε/2 promises ε for losses of slope at most 1, as the logistic loss on the"
+    "Section 3.2: β = nΛε/2 guarantees ε for losses of slope at most 1, as the logistic loss on the"
     " unit ball; it then covers the removal of a row as well as its replacement."
 )
 _ERRATUM_CAPTION = (
@@ -98,7 +98,7 @@ class Regimes:
 
 
 def crossing(betas: FloatArray, way: FloatArray, level: float) -> FloatArray:
-    """(n,) where each column of ``way`` (k, n) passes ``level`` for the last time.
+    """Return where each column of ``way`` (k, n) passes ``level`` for the last time, (n,).
 
     Between two values of β the way is taken as linear in log β; NaN where it does not pass.
     """
@@ -145,7 +145,7 @@ def measure_regimes(setting: Setting, models: int, seed: np.random.SeedSequence)
 
 
 def regimes_claim(regimes: Regimes) -> Claim:
-    """(a) The three regimes of Fig. 5."""
+    """Check claim (a): the three regimes of Fig. 5."""
     early = regimes.epsilons <= regimes.low
     late = regimes.epsilons >= regimes.settled
     between = (regimes.epsilons >= regimes.low) & (regimes.epsilons <= regimes.settled)
@@ -261,7 +261,7 @@ def onset_claim(regimes: Regimes) -> Claim:
 
 
 def range_claim(regimes: Regimes) -> Claim:
-    """(h) An order of magnitude of ε is left to search (Fig. 6, caption)."""
+    """Check claim (h): an order of magnitude of ε is left to search (Fig. 6, caption)."""
     single = math.log10(regimes.single[1] / regimes.single[0])
     whole = math.log10(regimes.high / regimes.low)
     return Claim(
@@ -427,16 +427,16 @@ def ranks_exhibit(regimes: Regimes) -> Exhibit:
 
 
 def _least(values: FloatArray) -> float:
-    """The least entry; infinite where none is a number."""
+    """Return the least entry; infinite where none is a number."""
     return float(np.min(values, initial=math.inf, where=~np.isnan(values)))
 
 
 def _largest(values: FloatArray) -> float:
-    """The largest entry; NaN where there is none or one is not a number."""
+    """Return the largest entry; NaN where there is none or one is not a number."""
     return float(np.max(values)) if values.size else math.nan
 
 
 def _factor(values: FloatArray, low: float = 0.0, high: float = 1.0) -> float:
-    """The factor between two quantiles of the values; NaN where one is not a number."""
+    """Return the factor between two quantiles of the values; NaN where one is not a number."""
     least, most = np.quantile(values, (low, high))
     return float(most / least)

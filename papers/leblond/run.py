@@ -39,7 +39,7 @@ def reproduce(
 
     ``data``   a file of UCI Adult; where :func:`papers.datasets.load_adult` finds it if None.
     ``seed``   of everything that is sampled: the same seed gives the same tables.
-    ``phase``  is told what is being done, ``PHASES`` times.
+    ``phase``  receives the name of each phase, ``PHASES`` times.
     ``force``  write into a folder that is not empty, over an earlier run.
     """
     out = Path(out)
@@ -56,7 +56,7 @@ def reproduce(
 def compute(
     adult: Dataset, *, seed: int, effort: Effort, source: str, phase: Callable[[str], None]
 ) -> Reproduction:
-    """All claims and exhibits, nothing written."""
+    """Return all claims and exhibits, nothing written."""
     train = adult.rows("train")
     X, y = normalised_rows(train)
     seeds = np.random.SeedSequence(seed).spawn(8)

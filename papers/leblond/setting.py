@@ -63,7 +63,7 @@ class Setting:
     def of(
         cls, X: FloatArray, y: FloatArray, *, regularization: float = 1.0, exact: bool = True
     ) -> "Setting":
-        """The setting of these rows; neighbours to 1e-9 of their distance if ``exact``, or 1e-3."""
+        """Return the setting of these rows; neighbours to 1e-9 of their distance, or else 1e-3."""
         n, d = X.shape
         loss = Logistic()
         problem = Objective.of(X=X, y=y, loss=loss, penalty=np.full(d, regularization))
@@ -130,7 +130,7 @@ class Setting:
         models: int = 2,
         seed: np.random.SeedSequence | None = None,
     ) -> LawSweep:
-        """All rows' losses over ε: low, high, and the rank-averaged profiles."""
+        """Return all rows' losses over ε: low, high, and the rank-averaged profiles."""
         return LawSweep.of(
             self.neighbours,
             mechanism=replace(self.mechanism, noise=noise, delta=delta),

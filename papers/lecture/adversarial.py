@@ -19,7 +19,7 @@ where members are, that is to the labels of D': f learns from them, tests better
 D' away too.
 
 It is a defence by example. f learns to fool this h, on these reference rows; a row that it still
-gives away to another attacker is not seen, and nothing is promised: no ε follows from λ.
+reveals to another attacker is not visible, and nothing is guaranteed: no ε follows from λ.
 """
 
 import copy
@@ -103,7 +103,7 @@ class AdversarialTraining(Drawn):
         return displays.adversarial_training(self)
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """(rows, classes) the softmax of the module's outputs."""
+        """Return the softmax of the module's outputs, (rows, classes)."""
         return probabilities(self.module, X)
 
     def __repr__(self) -> str:
@@ -132,7 +132,7 @@ def adversarial_regularization(
     loss: Callable[[Any, Any], torch.Tensor] = functional.cross_entropy,
     random_state: int = 0,
 ) -> AdversarialTraining:
-    """Train a copy of ``module`` so that an inference model tells members by its outputs no more.
+    """Train a copy of ``module`` whose outputs no longer identify members to an inference model.
 
     ``module``           maps rows to one output a class, before softmax.
     ``X_reference, y_reference``  rows of the same source that are not trained on: what members are
@@ -166,7 +166,7 @@ def adversarial_regularization(
 
 
 def probabilities(module: torch.nn.Module, X: Any) -> FloatArray:
-    """(rows, classes) the softmax of a module's outputs, in its evaluation mode."""
+    """Return the softmax of a module's outputs, in its evaluation mode, (rows, classes)."""
     parameter = next(module.parameters())
     rows = torch.as_tensor(np.asarray(X)).to(parameter.device, parameter.dtype)
     was_training = module.training
@@ -205,7 +205,7 @@ class _Game:
         self._ascends = torch.optim.Adam(self.h.parameters(), lr=rates[1])
 
     def play(self, epochs: int) -> AdversarialTraining:
-        """All turns of all epochs."""
+        """Play all turns of all epochs."""
         history = [self._epoch() for _ in range(epochs)]
         losses, gains = np.array(history, dtype=np.float64).T
         return AdversarialTraining(
@@ -233,7 +233,7 @@ class _Game:
         return losses / rows, gain if gains else math.nan
 
     def _attack(self) -> float:
-        """One step of h up G; f stands still. Returns G before it."""
+        """Move h one step up G, with f fixed; return G before it."""
         (inside, y_inside), (outside, y_outside) = self._draw(self.members), self._draw(self.others)
         with torch.no_grad():
             members, others = self.f(inside), self.f(outside)
@@ -244,7 +244,7 @@ class _Game:
         return float(gain.detach())
 
     def _defend(self, batch: Rows) -> float:
-        """One step of f down loss + λ·log h on a batch of D, or down L + λ·G; h stands still."""
+        """Move f one step down loss + λ·log h on a batch of D, or down L + λ·G; h is fixed."""
         rows, labels = batch
         outputs = self.f(rows)
         loss = self.loss(outputs, labels)
@@ -261,7 +261,7 @@ class _Game:
         return float(loss.detach())
 
     def _log_h(self, outputs: torch.Tensor, labels: torch.Tensor, sign: int = 1) -> torch.Tensor:
-        """The mean of log h, or of log(1 − h) for −1."""
+        """Return the mean of log h, or of log(1 − h) for −1."""
         return functional.logsigmoid(sign * self.h(outputs, labels)).mean()
 
     def _batches(self, data: Rows) -> Iterator[Rows]:
@@ -276,7 +276,7 @@ class _Game:
         return data[0][chosen], data[1][chosen]
 
     def _inference(self, inference: torch.nn.Module | None, seed: int) -> torch.nn.Module:
-        """A copy of the user's h, or a new one whose first parameters come from the seed."""
+        """Return a copy of the user's h, or a new one with parameters from the seed."""
         if inference is not None:
             if not isinstance(inference, torch.nn.Module):
                 raise InvalidInput(

@@ -2,15 +2,15 @@
 
 The game
 --------
-Half of the rows of each class are members, the others are not: chance alone says who, anew in each
-repetition, the same for every defence. A model is trained on the members. An attacker, who does not
-know them, scores every row; attack and threshold are chosen on four fifths of the rows, of which he
-is told the truth, and judged on the fifth that is left, in turn.
+Half of the rows of each class are members, chosen at random in each repetition, the same for every
+defence. A model is trained on the members. An attacker who does not know them scores every row;
+attack and threshold are chosen on four fifths of the rows, whose membership is given, and evaluated
+on the remaining fifth, in turn.
 
-No promise is beaten by this in expectation. A row is a member as often as not; where it is none,
+No guarantee is beaten by this in expectation. A row is a member as often as not; where it is none,
 another row of its class and of its fifth is one in its place, and nothing else is different. That
 is the game of a row replaced, so that the accuracy is at most (1 + advantage)/2 with the advantage
-of that relation. A promise for a row more or less gives at most ½ + advantage: two steps.
+of that relation. A guarantee for a row more or less gives at most ½ + advantage: two steps.
 """
 
 from collections import Counter
@@ -76,7 +76,7 @@ def compare_defences(
     ``data_norm``        a bound on ∥x∥; None reads it from the pool.
     ``references``       models trained like each defence's for the attacks that need some (LiRA,
                          RMIA, shadow models); 0 leaves the loss threshold alone.
-    ``repetitions``      how often rows are parted anew and a model is trained.
+    ``repetitions``      how often rows are split again and a model is trained.
     ``random_state``     of all of it.
     ``workers``          processes for the references.
     ``progress``         called with (models trained, models in all).
@@ -140,7 +140,7 @@ class _Counted:
             self._progress(self._done, self._total)
 
     def of_references(self, finished: int, _: int) -> None:
-        """Called once before the first of them."""
+        """Record the reference models that are finished; called once before the first of them."""
         if finished:
             self.one_more()
 
@@ -174,7 +174,7 @@ class _Game:
         ]
 
     def play(self, place: int, defence: Defence, partings: list[Flags]) -> DefenceRow:
-        """The row of one defence; ``place`` sets its seeds."""
+        """Return the row of one defence; ``place`` sets its seeds."""
         complete = _Complete(defence, int(self.y.max()) + 1)
         target = target_of(complete.trained, self.y)
         limit = defence.attack_limit(self.X[partings[0]], self.y[partings[0]])
@@ -245,7 +245,7 @@ class _Complete:
 
 
 def strongest_attack(evidence: Evidence, truth: Flags, seed: int) -> tuple[Flags, list[str]]:
-    """(n,) of which rows "member" is said, and the attack that was chosen for each fold.
+    """Return whether each row is taken for a member, (n,), and the attack chosen in each fold.
 
     For each fold the attack and the threshold are those with the largest TPR − FPR on the others.
     """
@@ -266,7 +266,7 @@ def strongest_attack(evidence: Evidence, truth: Flags, seed: int) -> tuple[Flags
 
 
 def _gain(scores: FloatArray, truth: Flags) -> tuple[float, float]:
-    """(TPR − FPR, threshold), where it is largest."""
+    """Return (TPR − FPR, threshold), where it is largest."""
     cut = best_cut(scores, truth)
     assert cut is not None, "every fold leaves members and others"
     said = scores >= cut
@@ -274,7 +274,7 @@ def _gain(scores: FloatArray, truth: Flags) -> tuple[float, float]:
 
 
 def _parted(y: IntArray, rng: np.random.Generator) -> Flags:
-    """Half of the rows of each class, give or take one, and half of all, rounded down."""
+    """Return half of the rows of each class, give or take one, and half of all, rounded down."""
     order = np.lexsort((rng.random(len(y)), y))
     members = np.zeros(len(y), dtype=np.bool_)
     first = int(rng.integers(2)) if len(y) % 2 == 0 else 1
@@ -369,7 +369,7 @@ def _pool(X: Any, y: Any) -> tuple[FloatArray, NDArray[Any]]:
 def _referred(
     reference: tuple[Any, Any], pool: FloatArray, labels: NDArray[Any]
 ) -> tuple[FloatArray, IntArray]:
-    """The reference rows, their labels numbered as those of the pool."""
+    """Return the reference rows, their labels numbered as those of the pool."""
     if not isinstance(reference, tuple | list) or len(reference) != 2:
         raise InvalidInput("reference: must be a pair (X, y).")
     rows = _checks.matrix(reference[0], name="reference")

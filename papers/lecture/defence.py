@@ -33,7 +33,7 @@ class Defence(Protocol):
         """As it stands in the table."""
 
     def attack_limit(self, X: Any, y: Any) -> float | None:
-        """The accuracy that no attack on a training of so many rows passes; None: no promise."""
+        """Return the accuracy that no attack on such a training exceeds; None: no guarantee."""
 
     def trained(self, X: Any, y: Any, seed: int) -> Predict:
         """predict_proba of a model of these rows."""
@@ -78,12 +78,12 @@ class LogisticDefence:
         return ", ".join(filter(None, (f"{self.mechanism} perturbation{noise}", promise, penalty)))
 
     def attack_limit(self, X: Any, y: Any) -> float | None:
-        """By the mechanism's promise to two sets of rows of which one is exchanged."""
+        """Bound it by the mechanism's guarantee for two sets of rows of which one is exchanged."""
         if not self.epsilon < np.inf:
             return None
         how = self._estimator(y).prepared(X, y).mechanism
         advantage = how.guarantee().advantage
-        # Some noises promise for a row more or less alone.
+        # Some noises have a guarantee for one row more or less only.
         exchanged = how.covers(Neighbouring.REPLACE)
         return (1 + advantage) / 2 if exchanged else min(1.0, 0.5 + advantage)
 

@@ -131,7 +131,7 @@ def defence_table(found: "DefenceTable") -> Display:
 
 
 def adversarial_training(found: Any) -> Display:
-    """The model's loss and its attacker's gain over the epochs."""
+    """Display the model's loss and its attacker's gain over the epochs."""
     epochs = np.arange(1.0, len(found.losses) + 1)
     bands = [Band(x=epochs, middle=found.losses, label="loss of the model")]
     guides = []
@@ -157,7 +157,7 @@ def adversarial_training(found: Any) -> Display:
 
 
 def snapshots(found: "Snapshots") -> Display:
-    """Confidences of the rows in question, and of the population, at each epoch."""
+    """Return confidences of the rows in question, and of the population, at each epoch."""
     epochs = found.epochs.astype(np.float64)
     bands = [_band(epochs, found.confidence, "rows in question", BLUE, "-")]
     if found.population.shape[1]:
@@ -171,7 +171,7 @@ def epoch_table(found: "EpochTable") -> Display:
 
 
 def federated_run(found: Any) -> Display:
-    """Confidences of the pool and the population under the merged model of each round."""
+    """Return confidences of the pool and the population under the merged model of each round."""
     rounds = np.arange(found.rounds + 1.0)
     bands = [_band(rounds, found.merged, "pool", BLUE, "-")]
     if found.population.shape[1]:
@@ -180,7 +180,7 @@ def federated_run(found: Any) -> Display:
 
 
 def federated_game(found: Any) -> Display:
-    """The same, with members apart from the others."""
+    """Display the same, members and non-members separately."""
     rounds = np.arange(found.target.rounds + 1.0)
     merged = found.target.merged
     bands = [

@@ -4,8 +4,8 @@ Conventions
 -----------
 Defences   weakly separated classes of 50 features: 500 rows that are parted into members and
            others, 250 reference rows for adversarial regularisation.
-Observers  scikit-learn's digits: three participants of forty rows each, 120 rows that nobody has,
-           200 of a population; a perceptron of 64 units; federated averaging.
+Observers  scikit-learn's digits: three participants of forty rows each, 120 rows that no
+           participant has, 200 of a population; a perceptron of 64 units; federated averaging.
 """
 
 import math
@@ -138,7 +138,7 @@ def measure_defences(
 
 
 def digits(seed: int) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-    """Return 240 rows in question, and 200 that nobody has; float32, as networks are."""
+    """Return 240 rows in question, and 200 that no participant has; float32, as networks are."""
     X, y = load_digits(return_X_y=True)
     chosen = np.random.default_rng(seed).permutation(len(X))[:440]
     X, y = (X[chosen] / 16).astype(np.float32), y[chosen]

@@ -18,11 +18,11 @@ passive       only looks: φ at several snapshots (:mod:`papers.lecture.snapshot
               row's gradient (:mod:`expost.auditing.attacks.gradients`, Eq. 2).
 active        raises the loss of the rows in question by gradient ascent, θ + γ·∇(their mean loss),
               and watches whether it comes back. A participant who has the row takes it down again
-              with every local step; of a row that nobody has, only what it shares with others is
-              mended. The server adds it to what it sends. One of the participants adds it to what
-              she uploads, as many times as large as her share of the mean is small, so that the
-              merged model goes up by γ∇ whatever K is; the others mend it in the round after, in
-              which she keeps still and watches.
+              with every local step; of a row that no participant has, only what it shares with
+              others is restored. The server adds it to what it sends. An attacking participant
+              adds it to its upload, divided by its share of the mean, so that the merged model
+              goes up by γ∇ for every K; the others restore it in the next round, in which the
+              attacker only watches.
 """
 
 import copy
@@ -71,7 +71,7 @@ class Ascent:
         _checks.one_of("by", self.by, ROLES)
 
     def attacks(self, number: int) -> bool:
-        """Whether the loss is raised in this round."""
+        """Return whether the loss is raised in this round."""
         every = 1 if self.by == "server" else 2
         return number >= self.first_round and (number - self.first_round) % every == 0
 
@@ -120,27 +120,27 @@ class FederatedRun(Drawn):
         )
 
     def rise(self, since: int, participant: int | None = None) -> FloatArray:
-        """(n,) the mean φ of rounds ``since``, …, less φ before them.
+        """Return the mean φ of rounds ``since``, …, less φ before them, (n,).
 
-        Of an active attacker, with ``since`` her first round: how far the loss came back. What a
-        row's φ is in any case drops out.
+        For an active attacker whose first round is ``since``: how far the loss came back. The φ
+        that a row has in any case cancels.
         """
         first = _checks.whole("since", since, least=1)
         if not first <= self.rounds:
             raise InvalidInput(f"since={since}: must be at most {self.rounds}, the last round.")
         rounds = np.arange(first, self.rounds + 1)
         if participant is not None:
-            seen = self.uploads[self._number(participant), rounds - 1]
+            watched_phi = self.uploads[self._number(participant), rounds - 1]
         else:
             watched = [number for number in rounds if not self._just_raised(int(number))]
             if not watched:
                 raise InvalidInput(f"since={since}: no round is left to watch after an ascent.")
-            seen = self.merged[watched]
-        found: FloatArray = seen.mean(axis=0, dtype=np.float64) - self.merged[first - 1]
-        return found
+            watched_phi = self.merged[watched]
+        rise: FloatArray = watched_phi.mean(axis=0, dtype=np.float64) - self.merged[first - 1]
+        return rise
 
     def _just_raised(self, number: int) -> bool:
-        """Whether nobody has mended the merged model since a participant has raised it."""
+        """Return whether the merged model was not trained since a participant has raised it."""
         by_participant = self.ascent is not None and self.ascent.by == "participant"
         return by_participant and self.ascent is not None and self.ascent.attacks(number)
 
@@ -186,14 +186,14 @@ def federated_rounds(
     """Train a copy of ``module`` by federated averaging, and keep what can be seen of the pool.
 
     ``participants``  (X, y) of each.
-    ``pool``          (X, y) in question: of the participants, and of nobody.
+    ``pool``          (X, y) in question: of the participants, and of none of them.
     ``batch_size``    of local steps; None for all rows of the participant.
-    ``population``    (X, y) that nobody has, to compare with.
+    ``population``    (X, y) that no participant has, to compare with.
     ``ascent``        an active attacker, or None.
     ``updates``       whether uploads are compared with the gradients of the pool's rows, which
                       needs a population and single gradient steps (FedSGD).
     ``loss``          of (outputs, targets), the mean over a batch.
-    ``fresh``         whether first parameters are drawn anew.
+    ``fresh``         whether first parameters are drawn again.
     ``random_state``  runs with the same one have the same first parameters and the same batches,
                       attacked or not.
 
@@ -292,7 +292,7 @@ class _Simulation:
         return outputs
 
     def _slope(self, theta: torch.Tensor, X: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """∇ of the mean loss."""
+        """Return ∇ of the mean loss."""
         here = theta.detach().requires_grad_()
         slope: torch.Tensor = torch.autograd.grad(self.loss(self._outputs(here, X), y), here)[0]
         return slope
@@ -305,7 +305,7 @@ class _Simulation:
         return ascent.rate * self._slope(theta, *self.pool)
 
     def _local(self, theta: torch.Tensor, k: int, number: int) -> torch.Tensor:
-        """What participant k comes to, by batches in an order of its own."""
+        """Return the parameters of participant k, by batches in an order of its own."""
         X, y = self.participants[k]
         rng = _rng(self.entropy, number, k)
         for _ in range(self.epochs):
@@ -366,7 +366,7 @@ def federated_game(
     of them. References are trained alike, each row being in half of them, so that
     :func:`~papers.lecture.snapshots.ratio_score` has models with and without each row.
     ``options`` go to :func:`federated_rounds`; an attacker attacks the target and the references,
-    as she would rehearse.
+    as in a simulation of the attack.
     """
     count = _checks.whole("participants", participants, least=1)
     models = _checks.whole("references", references, least=0)

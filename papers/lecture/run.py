@@ -54,7 +54,7 @@ def reproduce(
 
     ``seed``    of all that is drawn; 0 gives the numbers of the page.
     ``effort``  how much is trained; None: as much as the page.
-    ``phase``   is told what is being done, ``PHASES`` times.
+    ``phase``   receives the name of each phase, ``PHASES`` times.
     ``force``   write into a folder that is not empty, over an earlier run.
     """
     out = Path(out)
@@ -122,7 +122,7 @@ def adversarial_claim(weak: DefenceTable) -> Claim:
 
 
 def penalty_claim(weak: DefenceTable, strong: DefenceTable) -> Claim:
-    """A smaller gap between training and testing is a smaller leak: to a weak attack."""
+    """Check that a smaller generalisation gap is a smaller leak: to a weak attack."""
 
     def fall(table: DefenceTable) -> float:
         return table.rows[0].attack.value - table.rows[2].attack.value
@@ -145,7 +145,7 @@ def penalty_claim(weak: DefenceTable, strong: DefenceTable) -> Claim:
 
 
 def limits_claim(tables: list[DefenceTable]) -> Claim:
-    """What is proved holds against every attack that is made here."""
+    """Check that the proved limits hold against every attack here."""
     rows = [row for table in tables for row in table.rows if row.limit is not None]
     past = sum(_passes(row) for row in rows)
     return Claim(

@@ -154,12 +154,12 @@ class Snapshots(Drawn):
 
 
 def snapshot_scores(snapshots: Snapshots) -> dict[str, FloatArray]:
-    """Every score that these snapshots allow, by name, for ``Evidence.extras``."""
+    """Return every score that these snapshots allow, by name, for ``Evidence.extras``."""
     return {f"snapshots-{name}": _SCORES[name](snapshots) for name in _possible(snapshots)}
 
 
 def mean_score(snapshots: Snapshots) -> FloatArray:
-    """(n,) the mean of standardised confidences."""
+    """Return the mean of standardised confidences, (n,)."""
     phi = snapshots.confidence.astype(np.float64)
     known = snapshots.population if snapshots.population.shape[1] > 1 else snapshots.confidence
     centre, spread = known.mean(axis=1, dtype=np.float64), known.std(axis=1, dtype=np.float64)
@@ -258,7 +258,7 @@ class EpochTable(Drawn):
         return "\n".join(text)
 
     def to_json(self) -> dict[str, Any]:
-        """Every figure by name."""
+        """Return every figure by name."""
         return {
             "score": self.score,
             "lines": [
@@ -276,7 +276,7 @@ def accuracy_by_epochs(
     confidence: float = 0.95,
     random_state: int = 0,
 ) -> EpochTable:
-    """Figures of the attack for each of several sets of observed epochs.
+    """Return figures of the attack for each of several sets of observed epochs.
 
     ``truth``   (n,) who was a member.
     ``sets``    of epochs; None: each epoch and all before it.
@@ -300,7 +300,7 @@ def accuracy_by_epochs(
 
 
 def _possible(snapshots: Snapshots) -> tuple[str, ...]:
-    """The names of the scores that these snapshots allow, the best first."""
+    """Return the names of the scores that these snapshots allow, the best first."""
     inside = snapshots.inside
     if snapshots.models < 2 or np.any(inside.all(axis=0)):
         return ("mean",)

@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-k repetitions: in each, rows are parted anew into members and others, and a model is trained.
+k repetitions: in each, rows are split again into members and others, and a model is trained.
 
 over rows         Clopper and Pearson's interval (:class:`~expost._counts.Share`) at the mean number
                   of hits of the repetitions, as wide as that of one of them: they share their
@@ -103,7 +103,7 @@ class Cell:
         return f"{text} ±{fixed(width, 1, 'up', percent=True)}"
 
     def to_json(self) -> dict[str, Any]:
-        """Every figure by name."""
+        """Return every figure by name."""
         repeated = self.over_repetitions
         return {
             "value": self.value,
@@ -122,7 +122,7 @@ class DefenceRow:
     ``test``    … on the others, which the model has not seen;
     ``attack``  the share of members and others of which the strongest attack says rightly what
                 they are, ½ for one that guesses. Attack and threshold were chosen on other rows.
-    ``limit``   the accuracy that no attack passes in expectation; None where nothing is promised.
+    ``limit``   the accuracy that no attack passes in expectation; None where nothing is guaranteed.
     ``by``      the attack that was chosen most often.
     """
 
@@ -144,7 +144,7 @@ class DefenceRow:
         return "—" if self.limit is None else fixed(self.limit, 1, "up", percent=True)
 
     def to_json(self) -> dict[str, Any]:
-        """Every figure by name."""
+        """Return every figure by name."""
         return {
             "defence": self.name,
             **{measure: getattr(self, measure).to_json() for measure in MEASURES},
@@ -210,7 +210,7 @@ class DefenceTable(Drawn, RowTable):
         return "\n".join(self.lines())
 
     def lines(self) -> list[str]:
-        """The table for a person."""
+        """Return the table as lines of text."""
         times = "once" if self.repetitions == 1 else f"{self.repetitions} times"
         spread = "" if self.repetitions == 1 else ", ± over repetitions"
         return [
@@ -259,7 +259,7 @@ class DefenceTable(Drawn, RowTable):
         return columns
 
     def to_json(self, path: str | Path | None = None) -> str | Path:
-        """All of it as JSON text, or in a CURATOR-ONLY file."""
+        """Return all of it as JSON text, or in a CURATOR-ONLY file."""
         value = {
             "format": "expost-defences/1",
             "audience": self.audience.value,

@@ -39,7 +39,7 @@ class Perceptron:
             _checks.whole("hidden", units, least=1)
 
     def __call__(self, features: int, classes: int) -> torch.nn.Module:
-        """A new module; its parameters are drawn from torch's own generator."""
+        """Return a new module; its parameters are drawn from torch's own generator."""
         layers: list[torch.nn.Module] = []
         for units in self.hidden:
             layers += [torch.nn.Linear(features, units), torch.nn.ReLU()]
@@ -88,7 +88,7 @@ class DPSGDDefence:
         return _noise_multiplier(self.epsilon, self.delta, self.steps)
 
     def attack_limit(self, X: Any, y: Any) -> float:
-        """(1 + advantage)/2 of noise that hides one row exchanged for another."""
+        """Return (1 + advantage)/2 of noise that hides one row exchanged for another."""
         promise = DPSGD(
             noise_multiplier=self.noise_multiplier,
             steps=self.steps,
@@ -97,7 +97,7 @@ class DPSGDDefence:
         return (1 + promise.advantage) / 2
 
     def trained(self, X: Any, y: Any, seed: int) -> Predict:
-        """One run, its noise and first parameters from ``seed``."""
+        """Train once, with noise and first parameters from ``seed``."""
         rows, labels = _arrays(X, y, self.scale)
         module = _new(self.network, rows, labels, seed)
         trainer = prepare(
@@ -152,10 +152,10 @@ class AdversarialDefence:
         return f"{kind}, λ = {self.weight:g}, {network}"
 
     def attack_limit(self, X: Any, y: Any) -> None:
-        """None: nothing is promised."""
+        """None: nothing is guaranteed."""
 
     def trained(self, X: Any, y: Any, seed: int) -> Predict:
-        """One game, its batches and first parameters from ``seed``."""
+        """Play one game, with batches and first parameters from ``seed``."""
         rows, labels = _arrays(X, y, self.scale)
         # Without a defence nobody looks at them.
         others = (
@@ -191,7 +191,7 @@ def _arrays(X: Any, y: Any, scale: float) -> tuple[Any, Any]:
 
 
 def _new(network: Network, rows: Any, labels: Any, seed: int) -> torch.nn.Module:
-    """An untrained module in double precision; torch's own generator is left as it was."""
+    """Return an untrained module in double precision; torch's generator is left unchanged."""
     if labels.dtype.kind not in "iu" or not labels.min(initial=0) >= 0:
         raise InvalidInput("y: must be the number of each row's class, from 0.")
     with torch.random.fork_rng(devices=[]):

@@ -133,7 +133,7 @@ class DistributionDisplay(Display):
 
     @staticmethod
     def ends_of(parts: Sequence[Distribution]) -> tuple[float, float]:
-        """The ends between which all but a few of the finite values of each part lie."""
+        """Return the ends between which all but a few of the finite values of each part lie."""
         finite = [part.values[np.isfinite(part.values)] for part in parts]
         ends = [np.quantile(values, [_TAIL, 1 - _TAIL]) for values in finite if len(values)]
         if not ends:

@@ -108,7 +108,7 @@ def measure_inflation(
     seed: np.random.SeedSequence,
     epsilons: Sequence[float] = _EPSILONS,
 ) -> Inflation:
-    """``releases`` models for each ε₁ and c; the noises of one ε₁ serve all its c."""
+    """Measure ``releases`` models for each ε₁ and c; the noises of one ε₁ serve all its c."""
     rng = np.random.default_rng(seed)
     rows, columns = data.X.shape
     least, star, factors, figures = [], [], [], []
@@ -216,7 +216,7 @@ def inflation_exhibit(found: Inflation) -> Exhibit:
 def _curves(
     found: Inflation, values: FloatArray, error: FloatArray | None = None
 ) -> tuple[Curve, ...]:
-    """A curve for each ε₁, named where there is no band, and its star."""
+    """Return a curve for each ε₁, named where there is no band, and its star."""
     curves = []
     for place, epsilon in enumerate(found.epsilons):
         colour = place / max(len(found.epsilons) - 1, 1)
@@ -259,7 +259,7 @@ def _table(found: Inflation) -> Table:
 
 
 def inflation_claim(found: Inflation) -> Claim:
-    """The 0-1 loss remains roughly constant across λ."""
+    """Check that the 0-1 loss remains roughly constant across λ."""
     checks = []
     for where, values in (("training", found.wrong), ("fresh", found.fresh_wrong)):
         checks += [

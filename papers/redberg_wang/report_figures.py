@@ -89,7 +89,7 @@ def ratios_exhibit(found: Reports) -> Exhibit:
 
 
 def linear_exhibit(found: Reports) -> Exhibit:
-    """The same for linear regression, on the data of Section 4.1."""
+    """Return the same for linear regression, on the data of Section 4.1."""
     displays = [*_loss_displays(found, promised=None), _ratio_display(found)]
     independent = found.independent
     return Exhibit(
@@ -99,7 +99,7 @@ def linear_exhibit(found: Reports) -> Exhibit:
             f"Section 4.1's synthetic data, n = {found.rows:,}, d = {found.columns}, squared loss"
             " on Y in [0, 1] (the paper's own figures are in a supplement that is not at hand)."
             " Corollary 7 holds as it stands, with f″ = 1. But the gradient of the squared loss is"
-            " not bounded over all θ, so neither is the loss of a row: no (ε, δ) is promised, and"
+            " not bounded over all θ, so neither is the loss of a row: no (ε, δ) is guaranteed, and"
             " the ε of a panel only sets its noise, made for gradients of at most"
             f" L = {said(independent.how.slope_bound)}, the most at any minimiser without noise. At"
             f" the released θ {percent(independent.steeper)} of the rows have a steeper one."
@@ -242,7 +242,7 @@ def _gains(found: Reports) -> tuple[float, float, float]:
 
 
 def worst_case_claim(credit: Reports, synthetic: Reports, tight: Release) -> Claim:
-    """(a) Ex-post losses are orders of magnitude below the worst case."""
+    """Check claim (a): ex-post losses are orders of magnitude below the worst case."""
     checks = []
     for name, one in (("credit", credit), ("synthetic", synthetic)):
         for share, what, bound in (
@@ -264,7 +264,7 @@ def worst_case_claim(credit: Reports, synthetic: Reports, tight: Release) -> Cla
         key="a",
         says=(
             "The ex-post losses of objective perturbation are orders of magnitude smaller than the"
-            " worst case that differential privacy promises."
+            " worst case that differential privacy guarantees."
         ),
         where="Abstract, Section 1",
         found=(
@@ -283,7 +283,7 @@ def worst_case_claim(credit: Reports, synthetic: Reports, tight: Release) -> Cla
 
 
 def corollary_claim(found: tuple[Corollary, ...]) -> Claim:
-    """(b) Corollary 7."""
+    """Check claim (b): Corollary 7."""
     return Claim(
         key="b",
         says=(
@@ -294,7 +294,7 @@ def corollary_claim(found: tuple[Corollary, ...]) -> Claim:
         found=(
             "Taken as an equality, it differs by at most"
             f" {said(max(one.difference for one in found))} nats from log densities whose gradient"
-            f" and Hessian are summed anew without each row, over"
+            f" and Hessian are summed again without each row, over"
             f" {sum(one.rows for one in found):,} rows of {' and '.join(one.name for one in found)}"
             " regression. (The paper has ≤.)"
         ),
@@ -313,7 +313,7 @@ def corollary_claim(found: tuple[Corollary, ...]) -> Claim:
 
 
 def ratios_claim(credit: Reports, others: tuple[Reports, ...]) -> Claim:
-    """(g) Data-dependent ratios are tighter."""
+    """Check claim (g): data-dependent ratios are tighter."""
     checks = [
         Check(
             what=f"{what} of the ratio, data-dependent over data-independent, {one.name} data",
@@ -398,7 +398,7 @@ def total_claim(found: Reports) -> Claim:
 
 
 def plain_claim(found: Reports) -> Claim:
-    """(i) The data-independent bound is reasonably accurate."""
+    """Check claim (i): the data-independent bound is reasonably accurate."""
     ratio = found.typical(_INDEPENDENT, "ratio", 0.5)
     ours = found.typical(_INDEPENDENT, "ratio_ours", 0.5)
     largest = found.typical(_INDEPENDENT, "published", 1.0)
@@ -434,7 +434,7 @@ def plain_claim(found: Reports) -> Claim:
 
 
 def theorem_claim(found: tuple[Reports, ...], stretch: Release) -> Claim:
-    """(j) Theorem 10.3."""
+    """Check claim (j): Theorem 10.3."""
     rows = sum(2 * one.rows * one.releases for one in found)
     above = sum(sum(one.above.values()) for one in found)
     stretched = max(one.stretched for one in found)
@@ -480,7 +480,7 @@ def theorem_claim(found: tuple[Reports, ...], stretch: Release) -> Claim:
 
 
 def accuracy_claim(found: Reports) -> Claim:
-    """(k) A smaller ε₁ makes θ less accurate."""
+    """Check claim (k): a smaller ε₁ makes θ less accurate."""
     wrong = {kind: float(np.mean(values)) for kind, values in found.wrong.items()}
     value = {kind: float(np.mean(values)) for kind, values in found.value.items()}
     error = math.hypot(

@@ -154,7 +154,7 @@ class Reports:
     value: dict[str, FloatArray]
 
     def typical(self, kind: str, figure: str, share: float) -> float:
-        """The quantile at ``share`` of the rows, its geometric mean over the releases."""
+        """Return the quantile at ``share`` of the rows, its geometric mean over the releases."""
         column = self.quantiles[kind, figure][:, SHARES.index(share)]
         return float(np.exp(np.mean(np.log(column))))
 
@@ -177,7 +177,7 @@ def measure_reports(
     releases: int,
     seed: np.random.SeedSequence,
 ) -> Reports:
-    """``releases`` models of each kind, with the report of each."""
+    """Measure ``releases`` models of each kind, with the report of each."""
     rng = np.random.default_rng(seed)
     budget = _budget(*SPLIT[1:])
     found: dict[str, list[Release]] = {"independent": [], "dependent": []}
@@ -255,14 +255,16 @@ def measure_release(
     published, allowed = plain, np.full(len(X), np.inf)
     first = second = np.zeros(len(X))
     if budget is not None:
-        mechanism = TangentMechanism(budget=budget, how=how, theta=theta)
+        mechanism = TangentMechanism(budget=budget, mechanism=how, theta=theta)
         released = mechanism.release(tangent, rng)
         published = printed_bound(how, theta, X, y, mechanism, released)
         scale = mechanism.gradient_scale
         first = _cost(slope / scale)
         second = _cost(curvature / (math.sqrt(2) * mechanism.hessian_scale))
         allowed = 12 * true + slope / scale * math.sqrt(2 * math.log(2 / RHO))
-    bound = ObjectiveBound(how=how, theta=theta, failure=RHO, tangent=mechanism, released=released)
+    bound = ObjectiveBound(
+        mechanism=how, theta=theta, failure=RHO, tangent=mechanism, released=released
+    )
     predictor = X @ theta
     return Release(
         how=how,
@@ -281,9 +283,9 @@ def measure_release(
 
 
 def measure_stretch(X: FloatArray, y: FloatArray, seed: np.random.SeedSequence) -> Release:
-    """A release whose gradient is published with little ε, for Theorem 10.3.
+    """Measure a release whose gradient is published with little ε, for Theorem 10.3.
 
-    λ ≥ 2·max(σ₂, σ₃)·F⁻¹(1−ρ/2): what the theorem asks for, whichever of the two it means.
+    λ ≥ 2·max(σ₂, σ₃)·F⁻¹(1−ρ/2): the condition of the theorem under either reading.
     """
     loss, budget = Logistic(), _budget(_LITTLE, SPLIT[2])
     rows, columns = X.shape
@@ -311,7 +313,7 @@ def printed_bound(
     mechanism: TangentMechanism | None = None,
     released: NoisyTangent | None = None,
 ) -> FloatArray:
-    """(n,) ε̄₁ of Algorithm 2, as printed but for the absolute values (erratum 6).
+    """Return ε̄₁ of Algorithm 2, as printed but for the absolute values (erratum 6), (n,).
 
         ∣log(1 − f″μ̄)∣ + ∥f′x∥²/2σ² + ∣ḡ∣/σ²
 
@@ -340,7 +342,7 @@ def printed_bound(
 def measure_corollary(
     name: str, X: FloatArray, y: FloatArray, loss: Loss, seed: np.random.SeedSequence
 ) -> Corollary:
-    """Cor. 7 against log p(θ ∣ D) − log p(θ ∣ D₋ᵢ), the sums made anew without each row."""
+    """Cor. 7 against log p(θ ∣ D) − log p(θ ∣ D₋ᵢ), the sums made again without each row."""
     rng = np.random.default_rng(seed)
     how = ObjectivePerturbation(
         epsilon=WHOLE,
@@ -392,7 +394,7 @@ def _budget(gradient: float, hessian: float) -> PublishingBudget:
 def _steepness(
     how: ObjectivePerturbation, theta: FloatArray, X: FloatArray, y: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """∣f′∣∥x∥ and f″∥x∥² of each row."""
+    """Return ∣f′∣∥x∥ and f″∥x∥² of each row."""
     slope, curvature = how.loss.derivatives(X @ theta, y)
     square = np.einsum("ij,ij->i", X, X)
     return np.abs(slope) * np.sqrt(square), curvature * square

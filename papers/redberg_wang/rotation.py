@@ -71,7 +71,7 @@ class Terms:
 
 
 def removal_terms(tangent: Tangent, scale: float) -> Terms:
-    """The terms of Cor. 7 for the removal of each row, under N(0, ``scale``²I)."""
+    """Return the terms of Cor. 7 for the removal of each row, under N(0, ``scale``²I)."""
     problem = tangent.problem
     slope, curvature = problem.loss.derivatives(problem.held.X @ tangent.theta, problem.held.y)
     roots = scipy.linalg.solve_triangular(tangent.curvature.factor, problem.held.X.T, lower=True)

@@ -53,7 +53,7 @@ def reproduce(
     ``data``   a file of UCI's default of credit card clients; where
                :func:`papers.datasets.load_credit_default` finds it if None.
     ``seed``   of everything that is drawn: the same seed gives the same tables.
-    ``phase``  is told what is being done, ``PHASES`` times.
+    ``phase``  receives the name of each phase, ``PHASES`` times.
     ``force``  write into a folder that is not empty, over an earlier run.
     """
     out = Path(out)
@@ -70,7 +70,7 @@ def reproduce(
 def compute(
     credit: Dataset, *, seed: int, counts: Counts, source: str, phase: Callable[[str], None]
 ) -> Reproduction:
-    """All claims and exhibits, nothing written."""
+    """Return all claims and exhibits, nothing written."""
     seeds = np.random.SeedSequence(seed).spawn(10)
     phase("turning a model")
     turned = rotation.measure_rotation(seeds[0])

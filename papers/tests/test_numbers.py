@@ -24,7 +24,7 @@ GOLDEN = (1 + math.sqrt(5)) / 2
 
 
 def seeds():
-    """The children of seed 0, in the order of ``compute``."""
+    """Return the children of seed 0, in the order of ``compute``."""
     return np.random.SeedSequence(0).spawn(5)
 
 

@@ -247,7 +247,7 @@ def test_a_release_row_by_row(drawn, kind, squared):
             assert one.gradient_cost[i] == one.hessian_cost[i] == 0
             assert one.allowed[i] == math.inf
             continue
-        mechanism = TangentMechanism(budget=budget, how=how, theta=one.theta)
+        mechanism = TangentMechanism(budget=budget, mechanism=how, theta=one.theta)
         first = length / mechanism.gradient_scale
         second = curvature * square / (math.sqrt(2) * mechanism.hessian_scale)
         assert one.gradient_cost[i] == pytest.approx(first**2 / 2 + first * root, rel=1e-9)
@@ -272,7 +272,7 @@ def test_algorithm_two_as_printed_but_for_absolute_values(drawn):
     rng = np.random.default_rng(0)
     one = reports.measure_release(X, y, Logistic(), 0.2, budget, rng)
     how, theta = one.how, one.theta
-    mechanism = TangentMechanism(budget=budget, how=how, theta=theta)
+    mechanism = TangentMechanism(budget=budget, mechanism=how, theta=theta)
     problem = Objective.of(X=X, y=y, loss=Logistic(), penalty=np.full(4, how.total_regularization))
     released = mechanism.release(Tangent.at(how, problem, theta), rng)
     # A gradient so large that the data-independent bound is the smaller one for some rows.
@@ -359,7 +359,7 @@ def test_the_twelvefold_limit_fails_where_the_gradient_is_published_coarsely():
     X, y = reports.credit_rows(small_credit(2000))
     stretch = reports.measure_stretch(X, y, np.random.SeedSequence(0))
     budget = reports._budget(0.01, 0.1)
-    mechanism = TangentMechanism(budget=budget, how=stretch.how, theta=stretch.theta)
+    mechanism = TangentMechanism(budget=budget, mechanism=stretch.how, theta=stretch.theta)
     quantile = goe_largest_eigenvalue_quantile(5e-7, 21, upper=True)
     # What the theorem asks of λ holds, whichever σ it means.
     assert stretch.how.penalty_sum >= 2 * mechanism.gradient_scale * quantile

@@ -1,7 +1,7 @@
-"""Checks of what a user passes in.
+"""Checks of the arguments that a user passes.
 
-Each guard is written so that NaN fails it, and each message names the parameter, its value, the
-constraint and the remedy. Values of rows are never shown.
+NaN fails every check. Each message names the parameter, its value, the constraint and the remedy.
+Values of rows are never shown.
 """
 
 import difflib
@@ -16,21 +16,43 @@ from numpy.typing import NDArray
 from expost.errors import InvalidInput
 from expost.types import FloatArray
 
-__all__ = ["LONE", "array", "dense", "did_you_mean", "finite", "is_missing", "is_text", "levels"]
-__all__ += ["matrix", "named", "nonnegative", "numbers", "one_of", "points", "positive"]
-__all__ += ["probability", "regularization", "rows_per_person", "spread", "text_columns"]
-__all__ += ["triple", "vector", "whole"]
+__all__ = [
+    "LONE_SURROGATE",
+    "array",
+    "between",
+    "dense",
+    "did_you_mean",
+    "finite",
+    "is_encodable",
+    "is_missing",
+    "levels",
+    "matrix",
+    "named",
+    "nonnegative",
+    "numbers",
+    "one_of",
+    "points",
+    "positive",
+    "probability",
+    "regularization",
+    "rows_per_person",
+    "spread",
+    "text_columns",
+    "triple",
+    "vector",
+    "whole",
+]
 
 # Squares and products of two entries must not overflow.
 _LARGEST = 1e150
-# What is wrong with a string for which :func:`is_text` is false.
-LONE = "is a string with a lone surrogate, which no file can hold; replace that character"
-# Past this an integer need not be a float64.
+# The fault of a string for which :func:`is_encodable` is false, for a message.
+LONE_SURROGATE = "is a string with a lone surrogate, which no file can hold; replace that character"
+# A larger integer need not be a float64.
 _LARGEST_INTEGER = 2**53
 
 
 def positive(name: str, value: Any, *, finite: bool = True) -> float:
-    """``value`` as a float > 0; infinity passes only where ``finite`` is false."""
+    """Return ``value`` as a float > 0; infinity passes only where ``finite`` is false."""
     number = _number(name, value)
     if not number > 0 or (finite and not number < math.inf):
         constraint = "a finite number > 0" if finite else "a number > 0 (infinity is allowed)"
@@ -39,7 +61,7 @@ def positive(name: str, value: Any, *, finite: bool = True) -> float:
 
 
 def between(name: str, value: Any, low: float, high: float) -> float:
-    """``value`` as a float from ``low`` to ``high``, both included."""
+    """Return ``value`` as a float from ``low`` to ``high``, both included."""
     number = _number(name, value)
     if not low <= number <= high:
         raise InvalidInput(f"{name}={value!r}: must lie between {low:g} and {high:g}.")
@@ -47,7 +69,7 @@ def between(name: str, value: Any, low: float, high: float) -> float:
 
 
 def probability(name: str, value: Any) -> float:
-    """``value`` as a float strictly between 0 and 1."""
+    """Return ``value`` as a float strictly between 0 and 1."""
     number = _number(name, value)
     if not 0 < number < 1:
         raise InvalidInput(f"{name}={value!r}: must lie strictly between 0 and 1.")
@@ -55,9 +77,9 @@ def probability(name: str, value: Any) -> float:
 
 
 def whole(name: str, value: Any, *, least: int) -> int:
-    """``value`` as an int of at least ``least``."""
+    """Return ``value`` as an int of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not value >= least:
-        raise InvalidInput(f"{name}={value!r}: must be a whole number of at least {least}.")
+        raise InvalidInput(f"{name}={value!r}: must be an integer of at least {least}.")
     return int(value)
 
 
@@ -65,12 +87,12 @@ def rows_per_person(value: Any) -> int:
     """Return ``value`` as a bound on the number of rows of a person, from 1 to 2⁵³."""
     rows = whole("rows_per_person", value, least=1)
     if rows > 2**53:
-        raise InvalidInput("rows_per_person: must be a whole number of at most 2**53.")
+        raise InvalidInput("rows_per_person: must be an integer of at most 2**53.")
     return rows
 
 
 def one_of(name: str, value: Any, allowed: Sequence[str]) -> str:
-    """``value`` if it is among ``allowed``."""
+    """Return ``value`` if it is among ``allowed``."""
     if not isinstance(value, str) or value not in allowed:
         raise InvalidInput(
             f"{name}={value!r}: must be one of {', '.join(map(repr, allowed))}."
@@ -80,7 +102,7 @@ def one_of(name: str, value: Any, allowed: Sequence[str]) -> str:
 
 
 def did_you_mean(name: Any, names: Iterable[str]) -> str:
-    """Return the question after a wrong name, or nothing if no name is like it."""
+    """Return " Did you mean …?" for an unknown name, or "" if no known name is similar."""
     if not isinstance(name, str):
         return ""
     lowered = {known.lower(): known for known in names}
@@ -96,14 +118,14 @@ def _number(name: str, value: Any) -> float:
     try:
         return float(value)
     except OverflowError:
-        # Not shown: thousands of digits are none, and Python refuses to write them.
+        # The value is not shown: Python refuses to format integers of thousands of digits.
         raise InvalidInput(
-            f"{name}: is an integer past what float64 holds; pass a number of at most 1e308."
+            f"{name}: is an integer too large for float64; pass a number of at most 1e308."
         ) from None
 
 
 def matrix(X: Any, *, name: str = "X", min_rows: int = 2) -> FloatArray:
-    """``X`` as a finite, C-ordered float64 matrix of at least ``min_rows`` rows and one column."""
+    """Return ``X`` as a finite, C-ordered float64 matrix (n, d), n ≥ ``min_rows`` and d ≥ 1."""
     array = _numeric(X, name)
     if array.ndim != 2:
         raise InvalidInput(
@@ -119,7 +141,7 @@ def matrix(X: Any, *, name: str = "X", min_rows: int = 2) -> FloatArray:
 
 
 def vector(y: Any, *, name: str = "y", length: int | None = None) -> FloatArray:
-    """``y`` as a finite float64 vector (of the given ``length``)."""
+    """Return ``y`` as a finite float64 vector (of the given ``length``)."""
     array = _numeric(y, name)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
@@ -133,7 +155,7 @@ def vector(y: Any, *, name: str = "y", length: int | None = None) -> FloatArray:
 
 
 def regularization(value: Any) -> float:
-    """Λ as a float > 0, within what squares of it can carry."""
+    """Return Λ as a float from 1e-100 to 1e100, whose square neither over- nor underflows."""
     number = positive("regularization", value)
     if not 1e-100 <= number <= 1e100:
         raise InvalidInput(f"regularization={value!r}: must lie between 1e-100 and 1e100.")
@@ -141,7 +163,7 @@ def regularization(value: Any) -> float:
 
 
 def text_columns(array: NDArray[Any]) -> tuple[int, ...]:
-    """Return the columns of a matrix of any type that are not numbers throughout."""
+    """Return the indices of the columns of a matrix that hold anything but numbers."""
     if array.ndim != 2 or array.dtype.kind in "biufc":
         return ()
     columns = range(array.shape[1])
@@ -155,24 +177,25 @@ def text_columns(array: NDArray[Any]) -> tuple[int, ...]:
 
 
 def named(columns: Sequence[Any]) -> str:
-    """Return the first few columns for a sentence: names quoted, positions as they are."""
+    """Return the first few columns for a message: names quoted, positions as integers."""
     noun = "column" if len(columns) == 1 else "columns"
     shown = ", ".join(str(name) if isinstance(name, int) else repr(name) for name in columns[:5])
     return f"{noun} {shown}" + (f" and {len(columns) - 5} more" if len(columns) > 5 else "")
 
 
 def _from_objects(array: NDArray[Any], name: str) -> NDArray[Any]:
-    """Python numbers in an object array; a text that looks like a number is still a text."""
+    """Return an object array as float64; refuse strings, even those that look like numbers."""
     if any(isinstance(value, str | bytes) for value in array.flat):
         columns = text_columns(array)
         where = f" in {named(columns)}" if columns else ""
         raise InvalidInput(
-            f"{name} holds text{where}: must be numeric; encode the table first (the command line,"
-            " expost.data and encoding= of the estimators do)."
+            f"{name} holds strings{where}: must be numeric; encode the table first (by the command"
+            " line, expost.data or encoding= of the estimators)."
         )
     if any(isinstance(value, int) and abs(value) > _LARGEST_INTEGER for value in array.flat):
         raise InvalidInput(
-            f"{name} holds integers past 2**53: float64 cannot tell them apart; rescale them."
+            f"{name} holds integers past 2**53, which float64 cannot represent exactly;"
+            " rescale them."
         )
     try:
         return array.astype(np.float64)
@@ -201,22 +224,22 @@ def dense(values: Any, name: str) -> None:
 
 
 def array(values: Any, name: str) -> NDArray[Any]:
-    """``values`` as an array of any type; ``np.matrix`` becomes one like any other."""
+    """Return ``values`` as an array of any type, ``np.matrix`` included."""
     dense(values, name)
     try:
         return np.asarray(values)
     except ValueError:
         raise InvalidInput(f"{name} has rows of different lengths: must be a matrix.") from None
-    # Arrays and frames of other libraries run their own code here, and may raise anything.
+    # Arrays and frames of other libraries run their own code here and may raise any exception.
     except Exception as error:  # noqa: BLE001 (see above)
         raise InvalidInput(
             f"{name} is a {type(values).__name__} that NumPy cannot read ({type(error).__name__}):"
-            f" pass a NumPy array of one type; of CuPy that is {name}.get()."
+            f" pass a NumPy array of one type ({name}.get() for CuPy)."
         ) from None
 
 
 def is_missing(value: Any) -> bool:
-    """None, NaN, NaT and pandas' NA; a tuple with one of them is missing too."""
+    """Return whether ``value`` is None, NaN, NaT or pandas' NA, or a tuple that holds one."""
     if value is None:
         return True
     if isinstance(value, tuple):
@@ -224,12 +247,12 @@ def is_missing(value: Any) -> bool:
     try:
         return bool(value != value)
     except (TypeError, ValueError):
-        # pandas' NA has no truth value; nor has an array, which is no single value.
+        # pandas' NA has no boolean value. Neither has an array, which is not a single value.
         return not hasattr(value, "__len__")
 
 
-def is_text(value: Any) -> bool:
-    """Whether a string can be encoded; anything else can."""
+def is_encodable(value: Any) -> bool:
+    """Return whether ``value`` is not a string, or a string that UTF-8 can encode."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -239,89 +262,90 @@ def is_text(value: Any) -> bool:
 
 
 def _numeric(values: Any, name: str) -> FloatArray:
-    found = array(values, name)
-    if found.dtype == object:
-        found = _from_objects(found, name)
-    if found.dtype.kind == "c":
+    numeric = array(values, name)
+    if numeric.dtype == object:
+        numeric = _from_objects(numeric, name)
+    if numeric.dtype.kind == "c":
         raise InvalidInput(f"{name} holds complex numbers: must be real; pass {name}.real.")
-    if found.dtype.kind not in "biuf":
+    if numeric.dtype.kind not in "biuf":
         raise InvalidInput(
-            f"{name} holds {found.dtype} values: must be numeric; encode the table first"
-            " (the command line and expost.data do)."
+            f"{name} holds {numeric.dtype} values: must be numeric; encode the table first"
+            " (by the command line or expost.data)."
         )
     too_long = (
-        found.dtype.kind in "iu"
-        and found.size
-        and (int(found.max()) > _LARGEST_INTEGER or int(found.min()) < -_LARGEST_INTEGER)
+        numeric.dtype.kind in "iu"
+        and numeric.size
+        and (int(numeric.max()) > _LARGEST_INTEGER or int(numeric.min()) < -_LARGEST_INTEGER)
     )
     if too_long:
         raise InvalidInput(
-            f"{name} holds integers past 2**53: float64 cannot tell them apart; rescale them."
+            f"{name} holds integers past 2**53, which float64 cannot represent exactly;"
+            " rescale them."
         )
     with np.errstate(over="ignore"):
-        found = found.astype(np.float64, copy=False)
-    # A sum is finite only if every entry is: one pass, no temporary of the size of the matrix.
+        numeric = numeric.astype(np.float64, copy=False)
+    # The extremes are finite only if every entry is; they need no temporary of the matrix's size.
     with np.errstate(over="ignore", invalid="ignore"):
-        peak = max(float(found.max()), -float(found.min())) if found.size else 0.0
+        peak = max(float(numeric.max()), -float(numeric.min())) if numeric.size else 0.0
     if not peak <= _LARGEST:
         problem = "NaN" if math.isnan(peak) else "infinite" if math.isinf(peak) else "huge"
         raise InvalidInput(
             f"{name} holds {problem} values: every entry must be finite and at most {_LARGEST:g}"
             " in magnitude; drop, fill or rescale them."
         )
-    return found
+    return numeric
 
 
-# -- arguments of the noises and their laws: numbers and arrays of any shape ----------------------
+# -- arguments of noise distributions: numbers and arrays of any shape ----------------------------
 
 
 def numbers(name: str, values: Any) -> FloatArray:
     """Return ``values`` as a float64 array of any shape, infinities allowed."""
     try:
-        found = np.asarray(values, dtype=np.float64)
+        array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidInput(
             f"{name} is not numeric: must be a number or an array of numbers."
         ) from None
-    if np.any(np.isnan(found)):
+    if np.any(np.isnan(array)):
         raise InvalidInput(f"{name} holds NaN: every entry must be a number.")
-    return found
+    return array
 
 
 def finite(name: str, values: Any) -> FloatArray:
     """Return ``values`` as a finite float64 array of any shape."""
-    found = numbers(name, values)
-    if not np.all(np.isfinite(found)):
+    array = numbers(name, values)
+    if not np.all(np.isfinite(array)):
         raise InvalidInput(f"{name} holds infinite values: every entry must be finite.")
-    return found
+    return array
 
 
 def nonnegative(name: str, values: Any) -> FloatArray:
     """Return ``values`` as a read-only float64 array of numbers ≥ 0, infinity allowed."""
-    found = numbers(name, values).copy()
-    if not np.all(found >= 0):
+    array = numbers(name, values).copy()
+    if not np.all(array >= 0):
         raise InvalidInput(f"{name} has negative entries: every entry must be at least 0.")
-    found.setflags(write=False)
-    return found
+    array.setflags(write=False)
+    return array
 
 
 def levels(probability: Any) -> FloatArray:
     """Return ``probability`` as an array with entries in [0, 1]."""
-    found = numbers("probability", probability)
-    if not np.all((found >= 0) & (found <= 1)):
+    array = numbers("probability", probability)
+    if not np.all((array >= 0) & (array <= 1)):
         raise InvalidInput("probability has entries outside [0, 1]: every entry must lie in it.")
-    return found
+    return array
 
 
 def points(name: str, values: Any, dimension: int) -> FloatArray:
     """Return ``values`` as finite float64 vectors of length ``dimension`` along the last axis."""
-    found = finite(name, values)
-    if found.ndim == 0 or found.shape[-1] != dimension:
+    vectors = finite(name, values)
+    if vectors.ndim == 0 or vectors.shape[-1] != dimension:
         raise InvalidInput(
-            f"{name} has shape {found.shape}: its last axis must have the noise's"
+            f"{name} has shape {vectors.shape}: its last axis must have the noise's"
             f" dimension={dimension}."
         )
-    return found
+    return vectors
 
 
 def spread(**named: Any) -> tuple[FloatArray, ...]:
@@ -335,7 +359,7 @@ def _aligned(**arrays: FloatArray) -> tuple[FloatArray, ...]:
         return np.broadcast_arrays(*arrays.values())
     except ValueError:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
-        raise InvalidInput(f"{shapes}: the shapes must agree, one entry a row.") from None
+        raise InvalidInput(f"{shapes}: the shapes must agree, one entry per row.") from None
 
 
 def triple(noise_norm: Any, inner: Any, distance: Any) -> tuple[FloatArray, FloatArray, FloatArray]:

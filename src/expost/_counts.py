@@ -1,11 +1,12 @@
-"""Counted shares with their exact intervals.
+"""Proportions of trials with their exact confidence intervals.
 
 Conventions
 -----------
-Limits are Clopper and Pearson's (1934): for every true probability they miss at most as often as
-``confidence`` allows. Hits whose probabilities differ spread less than hits of one probability
-(Hoeffding 1956), so that the limits hold for a mixture of trials too, but for the lower limit of a
-single hit, which may then miss with −log(1 − miss) instead of miss (attacks.lower_bounds mends it).
+Limits are Clopper and Pearson's (1934): for every true probability they miss it at most as often
+as ``confidence`` allows. Hits of different probabilities vary less than hits of one probability
+(Hoeffding 1956), so that the limits hold for a mixture of trials too. The exception is the lower
+limit of a single hit, which may then miss with probability −log(1 − miss) instead of miss
+(attacks.lower_bounds corrects it).
 """
 
 from dataclasses import dataclass
@@ -20,18 +21,18 @@ __all__ = ["Share", "lower_limit", "upper_limit"]
 
 
 def lower_limit(hits: int, trials: int, miss: float) -> float:
-    """The one-sided lower limit of a probability, wrong with probability ``miss`` at most."""
+    """Return the one-sided lower limit, wrong with probability at most ``miss``."""
     return 0.0 if hits == 0 else float(betaincinv(hits, trials - hits + 1, miss))
 
 
 def upper_limit(hits: int, trials: int, miss: float) -> float:
-    """The one-sided upper limit of a probability, wrong with probability ``miss`` at most."""
+    """Return the one-sided upper limit, wrong with probability at most ``miss``."""
     return 1.0 if hits == trials else float(betainccinv(hits + 1, trials - hits, miss))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """``hits`` of ``trials``, with its interval at ``confidence``."""
+    """The proportion of ``hits`` in ``trials``, with its interval at ``confidence``."""
 
     hits: int
     trials: int
@@ -45,7 +46,7 @@ class Share:
 
     @property
     def value(self) -> float:
-        """hits/trials."""
+        """The proportion hits/trials."""
         return self.hits / self.trials
 
     @property

@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are first used, so that programs start quickly."""
+"""Packages that import a name when it is first used, so that programs start quickly."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -10,7 +10,7 @@ __all__ = ["importer"]
 def importer(package: str, contents: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package.
 
-    ``contents``  the names that it offers, and the module below it that each comes from.
+    ``contents``  the exported names, and the submodule that each is imported from.
     """
 
     def find(name: str) -> Any:

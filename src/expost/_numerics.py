@@ -1,4 +1,4 @@
-"""One root finder, one quadrature rule, sums and row blocks.
+"""Root finding, quadrature, compensated sums and row blocks.
 
 Conventions
 -----------
@@ -30,26 +30,26 @@ __all__ = [
 ]
 
 ROUNDOFF = 2.0**-53
-# More than squares and products that underflow can lose from a norm; added to error bounds.
+# Exceeds what a norm can lose by the underflow of squares and products; added to error bounds.
 UNDERFLOW = 1e-150
 
-# Rows a block: fixed by the width alone, so that no result depends on the number of workers.
+# Rows per block: fixed by the width alone, so that no result depends on the number of workers.
 _BLOCK_ENTRIES = 2**18
 _BLOCK_ROWS = 2**15
 
 
 def gamma(k: float) -> float:
-    """γ_k, the relative error of a sum of ``k`` products in any order."""
+    """Return γ_k, the relative error of a sum of ``k`` products in any order."""
     product = k * ROUNDOFF
     if not product < 0.5:
-        raise ArithmeticError(f"a sum of {k:g} terms is past what float64 bounds")
+        raise ArithmeticError(f"a sum of {k:g} terms is too long for an error bound in float64")
     return product / (1 - product)
 
 
 def row_blocks(rows: int, columns: int) -> Iterator[slice]:
-    """Slices that cover ``rows``, of at most 2 MiB of float64 and 32,768 rows each.
+    """Yield slices that cover ``rows``, of at most 2 MiB of float64 and 32,768 rows each.
 
-    A vector of a block's rows then stays in a core's own cache while a certificate is worked out.
+    A vector of a block's rows then stays in the cache of one core while it is certified.
     """
     step = min(_BLOCK_ROWS, max(64, _BLOCK_ENTRIES // max(columns, 1)))
     for start in range(0, rows, step):
@@ -57,7 +57,7 @@ def row_blocks(rows: int, columns: int) -> Iterator[slice]:
 
 
 def row_norms(rows: FloatArray) -> FloatArray:
-    """Lengths of the rows, also of those whose squares underflow."""
+    """Return the lengths of the rows, also of those whose squares underflow."""
     norms: FloatArray = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     tiny = norms < 1e-140
     if np.any(tiny):
@@ -67,11 +67,11 @@ def row_norms(rows: FloatArray) -> FloatArray:
 
 
 def row_products(rows: FloatArray, vector: FloatArray) -> FloatArray:
-    """x·v of every row by the same additions, whatever the other rows are.
+    """Return x·v of every row, by additions that do not depend on the other rows.
 
-    A product by BLAS adds up the last rows of a block in an order of their own, so that removing
-    one row would change the last digit of another's: too much where a sum's sensitivity is to be
-    that of one row, and a function of x·v may jump.
+    BLAS sums the last rows of a block in a different order, so that removing one row would change
+    the last digit of another. A sum with the sensitivity of one row cannot allow that: a function
+    of x·v may jump.
     """
     products: FloatArray = np.einsum("ij,j->i", np.ascontiguousarray(rows), vector)
     return products
@@ -82,7 +82,7 @@ def solve_small(systems: FloatArray, right: FloatArray) -> FloatArray:
     try:
         return np.asarray(np.linalg.solve(systems, right[:, :, None])[:, :, 0])
     except np.linalg.LinAlgError:
-        # One of them is; by its sign, since a determinant itself may underflow.
+        # One is singular. The sign tells which: the determinant itself may underflow.
         singular = ~(np.abs(np.linalg.slogdet(systems)[0]) > 0)
     safe = np.where(singular[:, None, None], np.eye(systems.shape[1]), systems)
     try:
@@ -111,19 +111,19 @@ class CompensatedSum:
         self._total = total
 
     def merge(self, other: "CompensatedSum") -> None:
-        """Add what another one has summed."""
+        """Add the terms of another sum."""
         self.add(other._total)
         self.add(other._dropped)
 
     @property
     def value(self) -> FloatArray:
-        """The sum so far."""
+        """The sum of all terms."""
         return self._total + self._dropped
 
 
 @lru_cache(maxsize=32)
 def gauss_legendre(nodes: int) -> tuple[FloatArray, FloatArray]:
-    """Nodes and weights of the Gauss–Legendre rule on [−1, 1]."""
+    """Return the nodes and weights of the Gauss–Legendre rule on [−1, 1]."""
     points, weights = np.polynomial.legendre.leggauss(nodes)
     points.setflags(write=False)
     weights.setflags(write=False)
@@ -137,14 +137,13 @@ def bracket_root(
     *,
     halvings: int = 120,
 ) -> tuple[FloatArray, FloatArray]:
-    """The one root finder: shrink [low, high] around the sign change of an increasing function.
+    """Shrink [low, high] around the sign change of an increasing function.
 
     Works on arrays, entry by entry. Returns ``(below, above)`` with function(below) ≤ 0 <
-    function(above), neighbours in float64 where ``halvings`` suffice; the caller takes the end
-    that is *more exposed*, so a rounded root never promises too much. A value that is NaN counts
-    as positive, which moves ``above`` down and is then caught by the caller's own check of it.
-    ``low`` is returned unchanged where the function is positive throughout, and ``high`` where it
-    is nowhere positive.
+    function(above), adjacent in float64 where ``halvings`` suffice. The caller takes the end that
+    is *more exposed*, so that a rounded root never guarantees too much. A NaN counts as positive,
+    which moves ``above`` down, where the caller checks it. ``low`` is returned unchanged where the
+    function is positive throughout, and ``high`` where it is nowhere positive.
     """
     below, above = np.broadcast_arrays(
         np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
@@ -161,7 +160,7 @@ def bracket_root(
 
 
 def _midpoint(low: FloatArray, high: FloatArray) -> FloatArray:
-    """The geometric mean where both ends are positive and far apart, else the arithmetic one."""
+    """Return the geometric mean where both ends are positive and far apart, else the arithmetic."""
     with np.errstate(invalid="ignore"):
         far = (low > 0) & (high > 4 * low)
         return np.where(

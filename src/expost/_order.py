@@ -1,7 +1,7 @@
-"""Order statistics, exact or counted, and the one rule by which rows are ranked.
+"""Order statistics, exact or counted, and the rule by which rows are ranked.
 
-:class:`OrderStatistics` is what a result needs to know of a column of all rows. :class:`Sorted`
-holds the values. :class:`Histogram` counts them and needs the same memory for any number of rows.
+:class:`OrderStatistics` is the interface that results use for a column of all rows.
+:class:`Sorted` holds the values. :class:`Histogram` counts them in constant memory.
 
 Conventions
 -----------
@@ -13,8 +13,8 @@ rounding   ``at_most``, ``quantile`` and ``median`` are never less than the exac
 
 The histogram. The upper bits of a positive float64 are the integer part of a piecewise linear
 logarithm: shifting 43 bits away leaves the exponent and nine bits of the mantissa, a bucket number
-that never falls as the value grows. Counting bucket numbers is one shift and one ``bincount`` a
-block, and the counts of two streams add up to those of both.
+that never falls as the value grows. Counting bucket numbers is one shift and one ``bincount`` per
+block, and the counts of two streams are summed when they are merged.
 """
 
 import math
@@ -41,7 +41,7 @@ __all__ = [
 
 _MANTISSA = 9
 _SHIFT = 52 - _MANTISSA
-# Below the largest by this many powers of two a value counts as 0.
+# A value that is smaller than the largest by this many powers of two counts as 0.
 _OCTAVES = 40
 # The least top that a histogram is made with, for values that are all 0.
 _LEAST_TOP = 1e-200
@@ -75,15 +75,14 @@ def share_ranks(count: int, shares: FloatArray) -> IntArray:
     return ranks
 
 
-def top_weights(statistics: "OrderStatistics", values: FloatArray, places: int) -> FloatArray:
-    """Return how much of each of the ``values`` is among the ``places`` largest: from 0 to 1.
+def top_weights(statistics: "OrderStatistics", values: FloatArray, top: int) -> FloatArray:
+    """Return the share of each of the ``values`` that is among the ``top`` largest: from 0 to 1.
 
-    Values that tie at the edge (values of one bucket of a histogram) share the places that are
-    left, so that no weight depends on the order of the rows. Weights of all values add up to
-    ``places``.
+    Values that tie at the edge (values of one bucket of a histogram) share the remaining ranks, so
+    that no weight depends on the order of the rows. The weights of all values sum to ``top``.
     """
     least, most = statistics.ranks(values)
-    return np.clip((places + 1 - least) / (most + 1 - least), 0.0, 1.0)
+    return np.clip((top + 1 - least) / (most + 1 - least), 0.0, 1.0)
 
 
 class OrderStatistics(Protocol):
@@ -91,10 +90,10 @@ class OrderStatistics(Protocol):
 
     Formal guarantees
     -----------------
-    With v₍ᵣ₎ the r-th smallest value: ``at_least([r])`` ≤ v₍ᵣ₎ ≤ ``at_most([r])``, and these are
-    within ``error`` of one another, relative (a histogram adds 2⁻⁴⁰ of its top). The smallest and
-    the largest are exact. All are functions of the multiset alone: neither the order of the values
-    nor how they were split into blocks and merged matters.
+    With v₍ᵣ₎ the r-th smallest value: ``at_least([r])`` ≤ v₍ᵣ₎ ≤ ``at_most([r])``, and the two
+    differ by at most ``error``, relative (a histogram adds 2⁻⁴⁰ of its top). The smallest and the
+    largest are exact. All are functions of the multiset alone: they depend neither on the order of
+    the values nor on the blocks in which they were counted and merged.
     """
 
     @property
@@ -134,10 +133,10 @@ class OrderStatistics(Protocol):
         """
 
     def merge(self, other: Self) -> None:
-        """Include the values of ``other``, which stays as it is."""
+        """Include the values of ``other``, which is not changed."""
 
     def quantile(self, shares: FloatArray) -> FloatArray:
-        """Return what at least these ``shares`` of the values do not exceed, rounded up."""
+        """Return the quantiles at these ``shares`` of the values, rounded up."""
         return self.at_most(share_ranks(self.count, np.asarray(shares)))
 
     @property
@@ -175,8 +174,8 @@ class Sorted(OrderStatistics):
     @property
     def least_positive(self) -> float:
         """The smallest value > 0; ∞ if there is none."""
-        place = int(np.searchsorted(self._ascending, 0.0, side="right"))
-        return float(self._ascending[place]) if place < self.count else math.inf
+        index = int(np.searchsorted(self._ascending, 0.0, side="right"))
+        return float(self._ascending[index]) if index < self.count else math.inf
 
     def at(self, ranks: IntArray) -> FloatArray:
         """Return the values at ``ranks`` (r,), exactly."""
@@ -216,7 +215,7 @@ class Histogram(OrderStatistics):
     def __init__(self, top: float) -> None:
         if not 1e-250 < top < math.inf:
             raise InvalidInput(f"top={top!r}: must be a finite number > 1e-250.")
-        # The first bucket holds what lies below 2⁻⁴⁰·top, which the second one ends at.
+        # The first bucket holds all values below 2⁻⁴⁰·top, where the second one ends.
         self._size = (_OCTAVES << _MANTISSA) + 2
         self._first = _buckets(np.array([top]))[0] - self._size + 1
         self._counts = np.zeros(self._size, dtype=np.int64)
@@ -227,9 +226,9 @@ class Histogram(OrderStatistics):
     @classmethod
     def of(cls, values: FloatArray, top: float) -> "Histogram":
         """Count ``values``; where all of them are 0, ``top`` may be 0 too."""
-        made = cls(max(top, _LEAST_TOP))
-        made.add(values)
-        return made
+        histogram = cls(max(top, _LEAST_TOP))
+        histogram.add(values)
+        return histogram
 
     @property
     def count(self) -> int:
@@ -257,11 +256,11 @@ class Histogram(OrderStatistics):
             raise ArithmeticError("a value is not a number of at least 0")
         if not len(values):
             return
-        places = _buckets(values)
-        places -= self._first
-        # Infinite values, and those past the top, count in the last bucket.
-        np.clip(places, 0, self._size - 1, out=places)
-        self._counts += np.bincount(places, minlength=self._size)
+        buckets = _buckets(values)
+        buckets -= self._first
+        # Infinite values and those above the top count in the last bucket.
+        np.clip(buckets, 0, self._size - 1, out=buckets)
+        self._counts += np.bincount(buckets, minlength=self._size)
         smallest, largest = float(values.min()), float(values.max())
         self._smallest = min(self._smallest, smallest)
         positive = smallest if smallest > 0 else _least_positive(values)
@@ -284,31 +283,31 @@ class Histogram(OrderStatistics):
 
     def ranks(self, values: FloatArray) -> tuple[IntArray, IntArray]:
         """Return the (least, most) rank of each of the counted ``values``, 1 for the largest."""
-        places = np.clip(_buckets(values) - self._first, 0, self._size - 1)
+        buckets = np.clip(_buckets(values) - self._first, 0, self._size - 1)
         above = np.cumsum(self._counts[::-1])[::-1]
         larger = np.append(above[1:], 0)
-        return larger[places] + 1, above[places]
+        return larger[buckets] + 1, above[buckets]
 
     def at(self, ranks: IntArray) -> FloatArray:
         """Return the values at ``ranks`` (r,): the middles of their buckets."""
-        places, edges, width = self._places(ranks)
+        buckets, edges, width = self._buckets_at(ranks)
         middle: FloatArray = edges + 0.5 * width
-        return self._with_infinite(ranks, np.where(places == 0, 0.0, middle))
+        return self._with_infinite(ranks, np.where(buckets == 0, 0.0, middle))
 
     def at_least(self, ranks: IntArray) -> FloatArray:
-        """Return what the values at ``ranks`` are no less than: the lower ends of their buckets."""
-        places, edges, _ = self._places(ranks)
-        least = np.maximum(np.where(places == 0, 0.0, edges), self._smallest)
+        """Return lower bounds on the values at ``ranks``: the lower ends of their buckets."""
+        buckets, edges, _ = self._buckets_at(ranks)
+        least = np.maximum(np.where(buckets == 0, 0.0, edges), self._smallest)
         last = ranks == self.count - self._infinite
         return self._with_infinite(ranks, np.where(last, self._largest_finite, least))
 
     def at_most(self, ranks: IntArray) -> FloatArray:
-        """Return what the values at ``ranks`` are no more than: the upper ends of their buckets."""
-        places, edges, width = self._places(ranks)
+        """Return upper bounds on the values at ``ranks``: the upper ends of their buckets."""
+        buckets, edges, width = self._buckets_at(ranks)
         most = edges + width
         # The first bucket holds nothing but zeros where no positive value lies in it.
-        most = np.where((places == 0) & (self._least_positive > most), 0.0, most)
-        past = (places == self._size - 1) | (most > self._largest_finite)
+        most = np.where((buckets == 0) & (self._least_positive > most), 0.0, most)
+        past = (buckets == self._size - 1) | (most > self._largest_finite)
         most = np.where(past, self._largest_finite, most)
         return self._with_infinite(ranks, np.where(ranks == 1, self._smallest, most))
 
@@ -316,14 +315,14 @@ class Histogram(OrderStatistics):
         """Return ``values`` with ∞ at the ranks of infinite values."""
         return np.where(ranks > self.count - self._infinite, np.inf, values)
 
-    def _places(self, ranks: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+    def _buckets_at(self, ranks: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return the buckets at ``ranks``, their lower ends, and their widths."""
         _check_ranks(ranks, self.count)
-        places = np.searchsorted(np.cumsum(self._counts), ranks, side="left")
-        edges = ((places + self._first) << _SHIFT).view(np.float64)
+        buckets = np.searchsorted(np.cumsum(self._counts), ranks, side="left")
+        edges = ((buckets + self._first) << _SHIFT).view(np.float64)
         # Within an octave a bucket is as wide as 2⁻⁹ of the octave's start.
         octave = np.ldexp(1.0, np.frexp(edges)[1] - 1)
-        return places, edges, octave * (2 * self.RELATIVE_ERROR)
+        return buckets, edges, octave * (2 * self.RELATIVE_ERROR)
 
 
 class SignedHistogram(OrderStatistics):
@@ -380,7 +379,7 @@ class SignedHistogram(OrderStatistics):
         return np.where(below, behind - last, least), np.where(below, behind - first, most)
 
     def merge(self, other: "SignedHistogram") -> None:
-        """Include the values that another one with the same top has counted."""
+        """Include the values that another histogram with the same top has counted."""
         self._raised.merge(other._raised)
         self._lowered.merge(other._lowered)
 
@@ -414,12 +413,12 @@ def _buckets(values: FloatArray) -> NDArray[Any]:
 def median(passes: Callable[[], Iterable[FloatArray]]) -> float:
     """Return the exact median of more numbers than memory holds: four passes, a table of counts.
 
-    The middle of the numbers of every pass, or the mean of the two in the middle. ``passes`` gives
-    the same numbers, in blocks, each time that it is called; at least one.
+    The median is the middle number, or the mean of the two in the middle. Each call of ``passes``
+    returns the same numbers, at least one, in blocks.
 
-    The bits of a float64, turned round for negative numbers, are integers in the same order. A pass
-    counts by the next sixteen of them those numbers that agree in the bits that are known already;
-    the rank that is sought says which sixteen bits come next.
+    The bits of a float64, inverted for negative numbers, are integers in the same order. Each pass
+    takes the numbers that agree with the bits known so far and counts them by their next sixteen
+    bits. The wanted rank determines these sixteen bits.
     """
     count = sum(len(block) for block in passes())
     lower = _number_at(passes, (count - 1) // 2)
@@ -429,7 +428,7 @@ def median(passes: Callable[[], Iterable[FloatArray]]) -> float:
 
 
 def _number_at(passes: Callable[[], Iterable[FloatArray]], rank: int) -> float:
-    """The number that ``rank`` others are not above."""
+    """Return the number at ``rank``, counted from 0 for the smallest."""
     known = np.uint64(0)
     for shift in _DIGITS:
         counts = np.zeros(2**16, dtype=np.int64)
@@ -448,7 +447,7 @@ def _number_at(passes: Callable[[], Iterable[FloatArray]], rank: int) -> float:
 
 
 def _keys(numbers: FloatArray) -> NDArray[np.uint64]:
-    """Integers in the order of ``numbers``; −0 is the 0 that it equals."""
+    """Return integers in the order of ``numbers``; −0 has the same as 0."""
     bits = (numbers + 0.0).view(np.uint64)
     keys: NDArray[np.uint64] = np.where(bits & _SIGN, ~bits, bits ^ _SIGN)
     return keys

@@ -1,7 +1,7 @@
-"""Everything expost raises or warns with, and the import of optional dependencies.
+"""Errors and warnings of expost, and the import of optional dependencies.
 
-An error names the parameter, its value, the constraint and the remedy in one sentence, and
-never shows a row's values.
+An error message names the parameter, its value, the constraint and the remedy. It never contains
+the values of a row.
 """
 
 from importlib import import_module
@@ -16,7 +16,7 @@ __all__ = [
     "ExpostError",
     "InvalidInput",
     "MissingExtra",
-    "NoPromiseWarning",
+    "NoGuaranteeWarning",
     "NotInLedgerWarning",
     "PrecisionWarning",
     "PrivacyLeakWarning",
@@ -30,27 +30,27 @@ __all__ = [
 ]
 
 
-# Where the interpreter itself keeps what was being handled when an error was raised.
+# The slot in which the interpreter stores the error that was being handled.
 _CONTEXT = BaseException.__dict__["__context__"]
 
 
 class ExpostError(Exception):
     """Base of every error that expost raises on purpose.
 
-    It has no ``__context__``: most are raised while an error of another library is handled, whose
-    message may quote a cell, and ``from None`` would only keep that one from being displayed.
-    Loggers and error trackers follow the chain all the same.
+    It has no ``__context__``. Most errors are raised while an error of another library is handled,
+    and the message of that error may quote a cell. ``from None`` would only hide it from the
+    traceback: loggers and error trackers follow the chain nevertheless.
     """
 
     def __new__(cls, *args: Any, **named: Any) -> Self:
-        """Displayed alone also by the interpreter, which does not ask the property below."""
+        """Suppress the context for the interpreter, which does not use the property below."""
         error = super().__new__(cls, *args, **named)
         error.__suppress_context__ = True
         return error
 
     @property
     def __context__(self) -> BaseException | None:
-        """None; what the interpreter put there is dropped."""
+        """None; the error that the interpreter stored is dropped."""
         _CONTEXT.__set__(self, None)
         return None
 
@@ -60,23 +60,23 @@ class ExpostError(Exception):
 
 
 class InvalidInput(ExpostError, ValueError):
-    """A parameter or a table that cannot be worked with; a ``ValueError`` too."""
+    """A parameter or a table that is not valid; a ``ValueError`` too."""
 
 
 class WrongRows(InvalidInput):
-    """These rows cannot have made this model: other rows, another order or another encoding."""
+    """The model was not trained on these rows, in this order and encoding."""
 
 
 class AlreadyFinished(InvalidInput):
-    """A run that was to be resumed has ended, and its results are whole."""
+    """A run to be resumed has finished, and its results are complete."""
 
 
 class ConvergenceError(ExpostError, ArithmeticError):
-    """A computation did not reach the accuracy that its result would have promised."""
+    """A computation did not reach the accuracy that its result must have."""
 
 
 class ReleaseRefused(ExpostError):
-    """A release that could not be made safely (see SECURITY.md), so none was made."""
+    """A release was not made because it could not be made safely (see SECURITY.md)."""
 
 
 class MissingExtra(ExpostError, ImportError):
@@ -88,35 +88,35 @@ class PrivacyLeakWarning(UserWarning):
 
 
 class SeededReleaseWarning(UserWarning):
-    """A release drew its noise from a seed: the seed is enough to remove it again."""
+    """A release drew its noise from a seed: anyone with the seed can remove the noise."""
 
 
 class UnscaledColumnsWarning(UserWarning):
-    """Columns have other scales than the default clip is meant for."""
+    """The scales of columns differ from those that the default clipping is meant for."""
 
 
 class UselessModelWarning(UserWarning):
-    """The noise of a release exceeds any useful model: expect no more than the base rate."""
+    """The noise of a release exceeds any useful model: expect the accuracy of the base rate."""
 
 
 class PrecisionWarning(UserWarning):
-    """A result is right, but its error bound is larger than what was asked for."""
+    """A result is correct, but its error bound is larger than requested."""
 
 
-class NoPromiseWarning(UserWarning):
-    """The mechanism promises no epsilon for this loss; what a release gives away is still known."""
+class NoGuaranteeWarning(UserWarning):
+    """The mechanism has no guarantee ε for this loss; privacy losses are still computed."""
 
 
 class NotInLedgerWarning(UserWarning):
-    """A model is not in the ledger beside it: what its data has spent in all is not known."""
+    """A model is not in the ledger of its folder: the total spent on its data is unknown."""
 
 
 class RaisedRegularizationWarning(UserWarning):
-    """Objective perturbation needed more regularization at this epsilon than was asked for."""
+    """Objective perturbation needed more regularization at this epsilon than requested."""
 
 
 class ClippedRowsWarning(UserWarning):
-    """Rows or labels lay past their bound and were clipped to it."""
+    """Rows or labels exceeded their bound and were clipped to it."""
 
 
 class BudgetWarning(UserWarning):
@@ -124,7 +124,22 @@ class BudgetWarning(UserWarning):
 
 
 def require(module: str, *, caller: str, extra: str) -> ModuleType:
-    """Import ``module`` for ``caller``, or say which ``pip install`` brings it."""
+    """Import an optional dependency.
+
+    Parameters
+    ----------
+    module
+        The module to import.
+    caller
+        The feature that needs it, for the message.
+    extra
+        The extra of expost that installs it.
+
+    Raises
+    ------
+    MissingExtra
+        If it is not installed; the message names the ``pip install``.
+    """
     try:
         return import_module(module)
     except ImportError as error:

@@ -41,7 +41,7 @@ from expost.labels import LabelScale, class_codes, class_set, signs, two_classes
 from expost.losses import Huber, Logistic, Loss, Softmax, Squared
 from expost.mechanisms import MECHANISMS
 from expost.neighbouring.persons import read_persons
-from expost.notices import ALONE, ignored, warn
+from expost.notices import FILTER_LOCK, ignored, warn
 from expost.preparing import read_rows
 from expost.release import Release
 from expost.rows import HeldRows, RowStream, TableRows
@@ -67,7 +67,7 @@ __all__ = [
 # Columns of another root mean square are named in a warning.
 _SCALES = (0.1, 10.0)
 
-_SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f folds, with its refit,
+_SHARED = """Each fit spends ``epsilon`` again: a search over k settings and f folds, with a refit,
     spends it k·f + 1 times (and warns, see :class:`BudgetWarning`).
 
     Parameters
@@ -76,16 +76,16 @@ _SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f fo
         The privacy budget of this one fit; ``inf`` gives the exact minimiser.
     delta : float or "auto", default="auto"
         Of Gaussian noise: min(10⁻⁶, 1/(10n)), rounded down to a power of ten. Norm-Laplace noise is
-        pure and takes none; 0 asks for it.
+        pure and takes none; 0 selects it.
     mechanism : {"objective", "output"} or "auto", default="auto"
-        How the model is released: the minimiser of J(θ) + b·θ/n, or A(D) + b. "auto" is the first
+        What is released: the minimiser of J(θ) + b·θ/n, or A(D) + b. "auto" is the first
         one, or the second for a loss whose gradient is not bounded.
     noise : {"gaussian", "laplace"} or "auto", default="auto"
         The density of b: normal, or ∝ exp(−β∥b∥). "auto" is normal, or the other where ``delta`` is
         0 or where there are at most 3 coefficients.
     regularization : float, "auto" or "for-publishing", default="auto"
         Λ of J(θ) = (1/n) Σ ℓ + (Λ/2)∥θ∥²; "auto" chooses it from n, d, epsilon and delta alone.
-        Objective perturbation raises it where epsilon needs more, and says so. "for-publishing":
+        Objective perturbation raises it where epsilon needs more, and warns. "for-publishing":
         the least that epsilon and ``publishing`` need.
     calibration : {"tight", "published"}, default="tight"
         Of objective perturbation: the tightest that is proved here, or that of Kifer et al. (2012)
@@ -105,11 +105,11 @@ _SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f fo
         columns, which is meant for columns of mean 0 and scale 1: most rows are then clipped, and
         keep their direction.
     encoding : Encoding, dict or path, default=None
-        How the columns of a table become features: a whole :class:`expost.data.Encoding`, its JSON
-        or the path of its encoding.json, or a part of one. What a part leaves out is read from the
-        data, under PrivacyLeakWarning; {} reads all of it. X is then a frame, which may hold text
-        (pandas, polars, Arrow, a dict of columns), encoded as the command line encodes tables;
-        predictions take frames too. p counts the columns of the table that are encoded.
+        The encoding of the columns of a table as features: a whole :class:`expost.data.Encoding`,
+        its JSON or the path of its encoding.json, or a part of one. What a part leaves out is read
+        from the data, under PrivacyLeakWarning; {} reads all of it. X is then a frame, which may
+        hold strings (pandas, polars, Arrow, a dict of columns), encoded as the command line encodes
+        tables; predictions take frames too. p counts the columns of the table that are encoded.
     private_encoding : float, default=None
         The share of ``epsilon`` that noisy histograms of the columns spend, 0.1 for example: means,
         scales and levels then follow from them, and nothing is read from the data but the classes
@@ -124,12 +124,12 @@ _SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f fo
         encoded as by ``encoding={}``.
     random_state : int, Generator or RandomState, default=None
         None draws the noise from the operating system, which is what a release needs. A seed is
-        for simulation: with it the noise can be taken off, and it warns."""
+        for simulation: the noise can be removed with it, and fit warns."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class _PrivateLinearModel(LinearTraining, BaseEstimator):
-    """What the three estimators share: the rows they take, one release, and predictions."""
+    """The rows, the release and the predictions that the three estimators share."""
 
     encoding: Any = None
     ranges: Any = None
@@ -141,8 +141,27 @@ class _PrivateLinearModel(LinearTraining, BaseEstimator):
     def fit(self, X: Any, y: Any, *, persons: Any = None, **unsupported: Any) -> Self:
         """Release one model of these rows, at a cost of ``epsilon``.
 
-        ``persons``: one label a row, whose row it is. A person with more rows than
-        ``rows_per_person`` is refused, before anything is spent. Without it nothing is checked.
+        Parameters
+        ----------
+        X : array or frame of shape (n, p)
+            The rows.
+        y : array of shape (n,)
+            The labels.
+        persons : sequence of n labels, default=None
+            Whose row each row is. A person with more rows than ``rows_per_person`` is refused
+            before anything is spent. Without it nothing is checked.
+
+        Returns
+        -------
+        self
+            The fitted estimator, with ``release_``.
+
+        Raises
+        ------
+        InvalidInput
+            If the rows, the labels or a parameter cannot be used.
+        ReleaseRefused
+            If no model can be released safely with these parameters.
         """
         _refuse(unsupported)
         prepared = self.prepared(X, y, release=True)
@@ -153,9 +172,9 @@ class _PrivateLinearModel(LinearTraining, BaseEstimator):
         return self._keep(self.release(prepared))
 
     def prepared(self, X: Any, y: Any, *, release: bool = False) -> Prepared:
-        """The rows as the objective sees them, and how they would be released; spends nothing.
+        """Return the rows as the objective takes them, and their mechanism.
 
-        ``release``: they are about to be released, so that a private encoding may be drawn.
+        Spends nothing unless ``release``: a private encoding is then drawn.
         """
         _checks.one_of("mechanism", self.mechanism, ("auto", *MECHANISMS))
         X, y = _plain(X, "X"), _plain(y, "y")
@@ -192,7 +211,7 @@ class _PrivateLinearModel(LinearTraining, BaseEstimator):
         )
 
     def _prepared_table(self, X: Any, y: Any) -> Prepared:
-        """Return the rows of a frame or an array by the encoding that is asked for."""
+        """Return the rows of a frame or an array by the requested encoding."""
         frame = frame_of(X)
         given = self._given_encoding(frame.column_names)
         goal = target_name(y, frame.column_names)
@@ -201,7 +220,7 @@ class _PrivateLinearModel(LinearTraining, BaseEstimator):
         elif isinstance(given.get("target"), Mapping):
             goal = given["target"].get("column", goal)
         classes = getattr(self, "classes", None)
-        # What was read is said when a model is released.
+        # Constants that were read are reported when a model is released.
         with ignored(PrivacyLeakWarning):
             table, encoding = open_encoded(
                 with_target(frame, y, goal),
@@ -253,9 +272,9 @@ class _PrivateLinearModel(LinearTraining, BaseEstimator):
         if names is None:
             return None
         if len(set(names)) < len(names):
-            raise InvalidInput("X has duplicate column names: every name must be its own.")
-        if not all(map(_checks.is_text, names)):
-            raise InvalidInput(f"X: a column name {_checks.LONE}.")
+            raise InvalidInput("X has duplicate column names: all names must differ.")
+        if not all(map(_checks.is_encodable, names)):
+            raise InvalidInput(f"X: a column name {_checks.LONE_SURROGATE}.")
         return tuple(names)
 
     def _keep(self, release: Release) -> Self:
@@ -300,7 +319,7 @@ class _PrivateLinearModel(LinearTraining, BaseEstimator):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """The estimator that wrote ``path``."""
+        """Return the estimator that wrote ``path``."""
         release = Release.load(path)
         loss = release.mechanism.loss
         name = {Softmax.name: Logistic.name, Huber.name: Squared.name}.get(loss.name, loss.name)
@@ -313,33 +332,33 @@ class _PrivateLinearModel(LinearTraining, BaseEstimator):
 
     @classmethod
     def from_release(cls, release: Release) -> Self:
-        """The fitted estimator of a released model."""
-        how, ball = release.mechanism, release.ball
+        """Return the fitted estimator of a released model."""
+        mechanism, ball = release.mechanism, release.ball
         parameters: dict[str, Any] = {
-            "epsilon": how.epsilon,
-            "delta": how.delta,
-            "mechanism": how.kind,
-            "noise": how.noise,
-            "regularization": how.regularization,
-            "rows_per_person": how.rows_per_person,
+            "epsilon": mechanism.epsilon,
+            "delta": mechanism.delta,
+            "mechanism": mechanism.kind,
+            "noise": mechanism.noise,
+            "regularization": mechanism.regularization,
+            "rows_per_person": mechanism.rows_per_person,
             **ball.to_json(),
         }
         if release.encoding is not None:
             # The bound on the rows is the encoding's own.
             parameters["encoding"] = release.table_encoding
             del parameters["data_norm"]
-        own = set(how.options) & set(cls._get_param_names())
-        parameters |= {name: getattr(how, name) for name in own}
+        own = set(mechanism.options) & set(cls._get_param_names())
+        parameters |= {name: getattr(mechanism, name) for name in own}
         parameters |= {
-            name: getattr(how.loss, field)
+            name: getattr(mechanism.loss, field)
             for name, field in cls._of_loss.items()
-            if hasattr(how.loss, field)
+            if hasattr(mechanism.loss, field)
         }
         if release.classes is not None:
             parameters["classes"] = tuple(release.classes.tolist())
         if release.label_scale is not None:
             parameters["label_range"] = release.label_scale.ends
-            parameters["huber_width"] = getattr(how.loss, "width", None)
+            parameters["huber_width"] = getattr(mechanism.loss, "width", None)
         # A bound that was read from the data was not given: another fit must warn again.
         for entry in release.read_from_data:
             parameters.pop(entry.split(" ")[0], None)
@@ -347,7 +366,7 @@ class _PrivateLinearModel(LinearTraining, BaseEstimator):
         return estimator._keep(release)
 
     def __sklearn_clone__(self) -> Self:
-        """An unfitted copy; the second one warns, since then a search or the like is under way.
+        """Return an unfitted copy; warn at the second one, as searches make several.
 
         Searches, cross-validation and ensembles fit copies of one estimator. They make them in
         the calling process, whatever n_jobs is, so that counting copies catches them all, and
@@ -358,8 +377,8 @@ class _PrivateLinearModel(LinearTraining, BaseEstimator):
         if self._copies == 2:
             warn(
                 f"{type(self).__name__} was copied a second time, as searches, cross-validation"
-                " and ensembles do: every fit spends its epsilon anew, and on rows that they"
-                " share k settings × f folds and a refit add up to k·f + 1 times that; choose"
+                " and ensembles do: every fit spends its epsilon again, and k settings × f folds"
+                " and a refit on the same rows compose to k·f + 1 times that; choose"
                 " settings on rows that are public, or count every fit.",
                 BudgetWarning,
                 stacklevel=3,
@@ -367,7 +386,7 @@ class _PrivateLinearModel(LinearTraining, BaseEstimator):
         return copy
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """The parameters; once fitted, also the release, its forecast and the number of copies."""
+        """Return the parameters; once fitted, also the release and the number of copies."""
         text: str = super().__repr__(N_CHAR_MAX)
         release = getattr(self, "release_", None)
         if release is None:
@@ -379,7 +398,7 @@ class _PrivateLinearModel(LinearTraining, BaseEstimator):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel, ClassifierTraining):
-    """A classifier of two classes, or of more where :meth:`_takes_more` says so."""
+    """A classifier of two classes, or of more where :meth:`_takes_more` is true."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -395,23 +414,23 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel, ClassifierTrainin
             known = class_set(y, self.classes)
             if len(known) > 2:
                 return class_codes(y, known), known, self.loss_of(len(known)), 0
-        # Sorted, in whatever order they were given: scikit-learn's scorers count on it, and would
-        # turn an area under the curve round without a word.
+        # Sorted, because scikit-learn's scorers rely on it: they would silently reverse an area
+        # under the curve.
         classes = np.sort(two_classes(y, self.classes))
         return signs(y, classes), classes, self.loss_of(2), 0
 
     def decision_function(self, X: Any) -> FloatArray:
-        """x·coef + intercept of the rows as they are clipped, > 0 for the second class; (n, K)."""
+        """Return x·coef + intercept of the clipped rows, > 0 for the second class; (n, K)."""
         return self._linear(X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The accuracy on these rows."""
+        """Return the accuracy on these rows."""
         y = _plain(y, "y")
         with _refusals(_UNLIKE, y=y):
             return float(super().score(X, y, sample_weight))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class of each row."""
+        """Return the class of each row."""
         scores = self._linear(X)
         chosen = scores > 0 if scores.ndim == 1 else scores.argmax(axis=1)
         labels: NDArray[Any] = self.classes_[chosen.astype(int)]
@@ -439,14 +458,14 @@ class PrivateLogisticRegression(_PrivateClassifier, LogisticTraining):  # noqa: 
     _of_loss: ClassVar[dict[str, str]] = {"margin": "margin"}
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """σ(decision) for the second class, and what is left for the first; softmax for more."""
+        """Return σ(decision) for the second class, the rest for the first; softmax for more."""
         scores = self._linear(X)
         if scores.ndim == 2:
             return np.asarray(softmax(scores, axis=1))
         return np.column_stack([expit(-scores), expit(scores)])
 
     def predict_log_proba(self, X: Any) -> FloatArray:
-        """log of :meth:`predict_proba`, without underflow."""
+        """Return the logarithm of :meth:`predict_proba`, without underflow."""
         scores = self._linear(X)
         if scores.ndim == 2:
             return np.asarray(log_softmax(scores, axis=1))
@@ -493,13 +512,13 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel, RidgeTraining):  # noqa:
         return scale.inside(target), scale, self.loss, scale.past(target)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² on these rows."""
+        """Return R² on these rows."""
         y = _plain(y, "y")
         with _refusals(_UNLIKE, y=y):
             return float(super().score(X, y, sample_weight))
 
     def predict(self, X: Any) -> FloatArray:
-        """x·coef + intercept, of the clipped row, clipped to the label range."""
+        """Return x·coef + intercept of the clipped rows, clipped to the label range."""
         scores = self._linear(X)
         assert self.release_.label_scale is not None
         return self.release_.label_scale.outside(scores)
@@ -522,7 +541,7 @@ def _warn_of_scales(features: FloatArray, names: tuple[str, ...] | None) -> None
     warn(
         f"X: the scale of {_checks.named(columns)} is far from 1 (root mean square outside of"
         f" [{_SCALES[0]:g}, {_SCALES[1]:g}]): clipped rows keep little but the largest columns;"
-        " give ranges= or encoding= with what you know of the columns without the data, or"
+        " give ranges= or encoding= with what is known of the columns without the data, or"
         " data_norm= if their scales are meant.",
         UnscaledColumnsWarning,
         stacklevel=4,
@@ -532,19 +551,19 @@ def _warn_of_scales(features: FloatArray, names: tuple[str, ...] | None) -> None
 def _sorted_by_value(encoding: Encoding, y: Any) -> tuple[Encoding, NDArray[Any]]:
     """Return the encoding with its classes in the order of the labels in y, and these, sorted.
 
-    Scorers count on sorted labels. The order differs from that of the text where numbers of
+    Scorers rely on sorted labels. The order differs from that of the strings where numbers of
     different lengths are labels (2 and 10).
     """
     classes = encoding.target.classes
     assert classes is not None
     labels = label_values(classes, y)
     order = np.argsort(labels, kind="stable")
-    target = replace(encoding.target, classes=tuple(classes[place] for place in order))
+    target = replace(encoding.target, classes=tuple(classes[index] for index in order))
     return replace(encoding, target=target), labels[order]
 
 
 def _refuse(unsupported: dict[str, Any]) -> None:
-    """Weights would change each row's sensitivity, which the noise is calibrated to."""
+    """Refuse weights, which would change the sensitivity that the noise is calibrated to."""
     if unsupported.pop("sample_weight", None) is not None:
         raise InvalidInput(
             "sample_weight: is not supported, since the noise is calibrated to rows of equal"
@@ -555,33 +574,34 @@ def _refuse(unsupported: dict[str, Any]) -> None:
 
 
 def _plain(values: Any, name: str) -> Any:
-    """``values``, for scikit-learn to read, unless an array must be made of them or refused here.
+    """Return ``values`` for scikit-learn to read, as an array where it must be one.
 
-    scikit-learn would drop the mask of a masked array without a word, and refuses ``np.matrix``.
+    scikit-learn would silently drop the mask of a masked array, and refuses ``np.matrix``.
     """
     known = isinstance(values, np.matrix | np.ma.MaskedArray) or scipy.sparse.issparse(values)
     array = _checks.array(values, name) if known else values
     return array[:, 0] if known and name == "y" and array.shape[1] == 1 else array
 
 
-# How scikit-learn's messages begin that quote cells of the data, or advise another estimator.
+# The beginnings of scikit-learn's messages that quote cells of the data, or advise another
+# estimator, and what replaces them.
 _REPHRASED = {
     "Expected 2D array": "X must have two dimensions, rows and columns. Reshape your data with"
     " X.reshape(-1, 1) if it is one column.",
     "Complex data not supported": "Complex data not supported: X and y must be real.",
-    "could not convert": "X and the labels of a regression must be numeric: encode text first.",
-    "'<' not supported": "y holds labels of several types, or none in places: use text or whole"
-    " numbers for all of them.",
+    "could not convert": "X and the labels of a regression must be numeric: encode strings first.",
+    "'<' not supported": "y holds labels of several types, or missing ones: use strings or integers"
+    " for all of them.",
     "Input X contains NaN": "Input X contains NaN: every cell must be finite; drop or fill them.",
     "The DType": "X holds columns of types that do not go together: all must be numeric; encode"
-    " dates and text first.",
+    " dates and strings first.",
     "boolean value of NA": "X or y holds missing values (NA): drop or fill them.",
     "float() argument": "X and the labels of a regression must be real numbers (an argument must be"
     " a string or a number): drop, fill or encode the other entries.",
 }
 
 
-# Those of them that are about cells which are not numbers: the columns are named instead.
+# Those of them about cells that are not numbers: the columns are named instead.
 _NOT_NUMBERS = tuple(
     _REPHRASED[start] for start in ("could not convert", "The DType", "float() argument")
 )
@@ -595,15 +615,15 @@ _UNLIKE = (
 
 
 def _check_numeric(X: Any) -> None:
-    """Refuse a frame with columns of text, by their names; keys of a dictionary may be rows'."""
+    """Refuse a frame with string columns, by their names; keys of a dictionary may be rows'."""
     if not isinstance(X, Mapping) and is_frame(X) and (columns := text_columns(X)):
         raise InvalidInput(_not_numeric(columns))
 
 
 def _not_numeric(columns: Sequence[str | int]) -> str:
     return (
-        f"X must be numeric: text or other values in {_checks.named(columns)}; encode it first, or"
-        " give encoding= (encoding={} reads levels, means and scales from the data)."
+        f"X must be numeric: strings or other values in {_checks.named(columns)}; encode them"
+        " first, or give encoding= (encoding={} reads levels, means and scales from the data)."
     )
 
 
@@ -613,13 +633,13 @@ class _WrongType(InvalidInput, TypeError):
 
 @contextmanager
 def _refusals(words: str = "", **arrays: Any) -> Iterator[None]:
-    """scikit-learn's refusals as :class:`InvalidInput`, and never with a row's values in them.
+    """Raise scikit-learn's refusals as :class:`InvalidInput`, never with a row's values in them.
 
-    ``words``   in place of those of any refusal.
-    ``arrays``  what scikit-learn is given: where it is no array at all, that is said.
+    ``words``   replace those of any refusal.
+    ``arrays``  the arguments of scikit-learn: an argument that is no array is refused by its name.
     """
     try:
-        with ALONE:
+        with FILTER_LOCK:
             yield
     except (ExpostError, NotFittedError, Warning):
         raise

@@ -1,4 +1,4 @@
-"""What the noise of a release leaves of a model: a forecast from public constants alone.
+"""A forecast of the quality of a model under noise, from public constants alone.
 
 Derivation
 ----------
@@ -19,7 +19,7 @@ H is not public. For noise on θ it is taken to have equal eigenvalues, (r·c/d 
 largest trace of a row's curvature (``Loss.determinant``), d the number of coefficients: rows of the
 unit ball spread over them. That is what the automatic Λ of output perturbation assumes too.
 
-The limits of the levels were read from tables of two classes. They are an experience, not a bound.
+The limits of the levels were read from tables of two classes. They are empirical, not a bound.
 """
 
 import math
@@ -129,7 +129,7 @@ class Forecast:
 
     @property
     def warning(self) -> str | None:
-        """What is said first of a useless model, with a remedy; None of all others."""
+        """The warning about a useless model, with a remedy; None of all others."""
         if not self.is_useless:
             return None
         return (

@@ -1,8 +1,9 @@
-"""Models that expost did not release: fitted scikit-learn estimators, read as an objective.
+"""Fitted scikit-learn estimators, read as an objective.
 
-They carry no noise, so every loss is infinite; what is left is how far each row moves the model.
-Each is J of :mod:`expost.glm` with an unpenalised intercept column and the total penalty kept
-when a row is removed, since it is C or alpha that a refit would keep.
+These models carry no noise, so every privacy loss is infinite. The distance by which each row moves
+the model is still defined. Each model is J of :mod:`expost.glm` with an unpenalised intercept
+column. The total penalty stays the same when a row is removed, because a refit would keep C or
+alpha.
 """
 
 from dataclasses import dataclass
@@ -37,12 +38,18 @@ class ForeignModel:
 
 
 def read_foreign(model: Any, X: Any, y: Any) -> ForeignModel | None:
-    """The objective behind a scikit-learn model, or None for a type that is not known."""
+    """Return the objective of a scikit-learn model, or None for a type that is not supported.
+
+    Raises
+    ------
+    InvalidInput
+        If the model is not fitted, or has a setting under which its objective cannot be read.
+    """
     if isinstance(model, LogisticRegression | RidgeClassifier | Ridge):
         if hasattr(model, "epsilon"):
             raise InvalidInput(
-                f"model: {type(model).__name__} of {type(model).__module__.split('.')[0]} has an"
-                " epsilon of its own, and its noise is not known here; pass θ with its mechanism."
+                f"model: {type(model).__name__} of {type(model).__module__.split('.')[0]} has its"
+                " own epsilon, and its noise is unknown here; pass θ with its mechanism."
             )
         try:
             check_is_fitted(model)
@@ -52,7 +59,7 @@ def read_foreign(model: Any, X: Any, y: Any) -> ForeignModel | None:
             raise InvalidInput("y: must have one entry for each row of X.")
     if isinstance(model, LogisticRegressionCV):
         raise InvalidInput(
-            "model: LogisticRegressionCV; refit a LogisticRegression with the C that it chose."
+            "model: LogisticRegressionCV is not supported; refit a LogisticRegression with its C."
         )
     if isinstance(model, LogisticRegression):
         return _logistic(model, X, y)
@@ -67,11 +74,11 @@ def _logistic(model: LogisticRegression, X: Any, y: Any) -> ForeignModel:
     classes = _fitted_classes(model)
     if model.class_weight is not None:
         raise InvalidInput(
-            f"class_weight={model.class_weight!r}: only models with equal row weights are read."
+            f"class_weight={model.class_weight!r}: only equal row weights are supported."
         )
     ratio = model.l1_ratio
     if (ratio is not None and ratio != 0) or getattr(model, "penalty", None) in ("l1", None):
-        raise InvalidInput("model: only an L2 penalty (l1_ratio=0) can be read.")
+        raise InvalidInput("model: only an L2 penalty (l1_ratio=0) is supported.")
     if model.solver == "liblinear" and model.fit_intercept:
         raise InvalidInput(
             "solver='liblinear': it penalises its intercept; refit with solver='lbfgs'."
@@ -83,7 +90,7 @@ def _ridge(model: Any, X: Any, target: FloatArray) -> ForeignModel:
     if np.ndim(model.coef_) == 2 and np.shape(model.coef_)[0] != 1:
         raise InvalidInput("model: has several outputs; fit one at a time.")
     if getattr(model, "class_weight", None) is not None or model.positive:
-        raise InvalidInput("model: class_weight and positive=True cannot be read.")
+        raise InvalidInput("model: class_weight and positive=True are not supported.")
     alpha = _checks.positive("alpha", model.alpha)
     loss = Squared(label_bound=max(float(np.max(np.abs(target))), 1e-300))
     return _model(model, X, target, loss, alpha, np.ravel(model.coef_))
@@ -92,7 +99,7 @@ def _ridge(model: Any, X: Any, target: FloatArray) -> ForeignModel:
 def _model(
     model: Any, X: Any, target: FloatArray, loss: Loss, total: float, coef: FloatArray
 ) -> ForeignModel:
-    """Σ ℓ + (total/2)∥w∥², with the intercept as a last column of ones, unpenalised."""
+    """Return the model of Σ ℓ + (total/2)∥w∥²; the intercept is an unpenalised column of ones."""
     features = _checks.matrix(X)
     if features.shape[1] != len(coef):
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""A(D): the minimiser of a regularised generalised linear model, with its certificate.
+"""The minimiser A(D) of a regularised generalised linear model, with its certificate.
 
 Conventions
 -----------
@@ -39,11 +39,11 @@ T = TypeVar("T")
 # Rows summed by one BLAS dot product; longer sums are compensated, so that the error bound of a
 # gradient does not grow with n.
 _CHUNK = 1024
-# Rows of a table with which the search for a minimiser begins.
+# Rows of a table whose minimiser is the start of the search.
 _FIRST_ROWS = 2**13
 _NEWTON_STEPS = 200
-# Of a line search: octaves below the longest step, then passes over the rows, and parts of an
-# interval that each of them tries.
+# The line search: octaves below the longest step, then passes over the rows, and parts of an
+# interval that each pass tries.
 _LINE_OCTAVES, _LINE_PASSES, _LINE_POINTS = 60, 4, 16
 
 
@@ -55,7 +55,7 @@ def predictors(X: Array, theta: Array, outputs: int) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class Constants:
-    """What a pass needs beside the rows; small, so that it can be sent to where they are.
+    """The constants of a pass over rows; small, so that they can be sent to the rows.
 
     ``columns``     the number d of columns of X.
     ``label_size``  the largest ∣y∣.
@@ -70,13 +70,13 @@ class Constants:
         return self.loss.at(predictors(X, theta, self.loss.outputs), y)
 
     def margin_error(self, theta: FloatArray) -> float:
-        """ε with ∥computed − true∥ ≤ ε·∥xᵢ∥ for the predictors of every row."""
+        """Return ε with ∥computed − true∥ ≤ ε·∥xᵢ∥ for the predictors of every row."""
         return gamma(self.columns + 2) * float(np.linalg.norm(theta))
 
     def slope_error(
         self, theta: FloatArray, derivatives: Derivatives, norms: FloatArray
     ) -> FloatArray:
-        """Bound the error of each computed ∇f: that of its predictors, and of the function."""
+        """Bound the error of each computed ∇f: of its predictors and of its evaluation."""
         margin = self.margin_error(theta) * norms
         if self.loss.third_ratio is None:
             steepest: FloatArray | float = self.loss.curvature_bound
@@ -89,7 +89,7 @@ class Constants:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Objective:
-    """J over some rows: the only place where passes over rows form sums of derivatives.
+    """The objective J over some rows; all sums of derivatives over rows are formed here.
 
     ``penalty``  (q·d,) p.
     ``linear``   (q·d,) c; None is 0.
@@ -137,17 +137,17 @@ class Objective:
 
     @property
     def dimension(self) -> int:
-        """q·d, the number of coefficients."""
+        """The number q·d of coefficients."""
         return self.loss.outputs * self.rows.columns
 
     @property
     def held(self) -> HeldRows:
-        """The rows, for what needs all of them in memory."""
+        """The rows, which must all be in memory."""
         return held(self.rows, "this computation")
 
     @property
     def table(self) -> TableRows:
-        """The rows, for what writes a part of results for each item of a table."""
+        """The rows, which must be read from a table."""
         assert isinstance(self.rows, TableRows)
         return self.rows
 
@@ -160,14 +160,14 @@ class Objective:
         return theta.reshape(self.loss.outputs, self.columns)
 
     def with_linear(self, linear: FloatArray) -> "Objective":
-        """Return J under another linear term c."""
+        """Return J with another linear term c."""
         return replace(self, linear=linear)
 
     # Not a cached property: those of Python 3.11 share one lock, which a worker would wait for.
     def start(self) -> FloatArray:
-        """Return where a search begins: 0, or the minimiser over the first rows of a table.
+        """Return the start of the search: 0, or the minimiser over the first rows of a table.
 
-        It saves passes over rows that are read, and is found where they are.
+        It saves passes over the table, and is computed where the rows are.
         """
         if self.rows.is_held:
             return np.zeros(self.dimension)
@@ -177,7 +177,7 @@ class Objective:
     def minimiser(self, tolerance: float) -> "Minimiser":
         """Return A(D), with a proved ∥∇J∥ ≤ ``tolerance``; it is computed once.
 
-        One that was found to a smaller bound serves too.
+        A minimiser with a smaller bound that is known already is returned too.
         """
         for known in self._minimisers:
             if known.gradient_bound <= tolerance:
@@ -191,35 +191,35 @@ class Objective:
 
     @cached_property
     def constants(self) -> Constants:
-        """What its passes need beside the rows."""
+        """The constants of its passes."""
         return Constants(loss=self.loss, columns=self.columns, label_size=self.rows.label_size)
 
     def hessian(self, theta: FloatArray) -> FloatArray:
         """Return ∇²J at ``theta``, by one pass over the rows."""
-        curved = np.zeros((self.dimension, self.dimension))
+        total = np.zeros((self.dimension, self.dimension))
         for part in self.map(_Curvature(constants=self.constants, theta=theta)):
-            curved += part
-        return curved / self.count + np.diag(self.penalty)
+            total += part
+        return total / self.count + np.diag(self.penalty)
 
     @property
     def natural_tolerance(self) -> float:
-        """A gradient to aim at for rows of any length: 1e-12 of the longest."""
+        """The tolerance of the gradient for rows of any length: 1e-12 of the longest."""
         return 1e-12 * max(self.rows.longest, 1e-280)
 
 
 def two_classes_only(objective: Objective) -> Objective:
-    """Return ``objective``; refuse more than two classes, for what works on one output alone."""
+    """Return ``objective`` if it has one output; refuse more than two classes."""
     if objective.loss.outputs > 1:
         raise InvalidInput(
             f"the model has {objective.loss.outputs} classes: only models of two classes are"
-            " supported here; fitting, predicting and profiling take more."
+            " supported here; fitting, predicting and profiling support more."
         )
     return objective
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Curvature:
-    """Σ∇²ℓ of one block."""
+    """The sum Σ∇²ℓ of one block."""
 
     constants: Constants
     theta: FloatArray
@@ -230,7 +230,7 @@ class _Curvature:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _FirstFit:
-    """The minimiser over some rows. It need not be exact: a search begins there."""
+    """The minimiser over some rows. It need not be exact: it is the start of a search."""
 
     loss: Loss
     penalty: FloatArray
@@ -246,9 +246,9 @@ class _FirstFit:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Minimiser:
-    """A(D) as computed: ∥∇J(θ)∥ ≤ ``gradient_bound``, proved with rounding included.
+    """The computed A(D): ∥∇J(θ)∥ ≤ ``gradient_bound``, proved with rounding included.
 
-    ``hessian``  ∇²J at θ or next to it, where it was asked for.
+    ``hessian``  ∇²J at θ or next to it, where it was requested.
     """
 
     theta: FloatArray
@@ -259,7 +259,7 @@ class Minimiser:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Pass:
-    """What one pass over the rows gives at a point."""
+    """The result of one pass over the rows at a point."""
 
     value: float
     gradient: FloatArray
@@ -279,13 +279,28 @@ def minimise(
     require: bool = True,
     curved: bool = False,
 ) -> Minimiser:
-    """Newton–Cholesky until the proved bound on ∥∇J∥ is at most ``tolerance``.
+    """Minimise J by Newton–Cholesky until the proved bound on ∥∇J∥ is at most ``tolerance``.
 
-    Where rounding in float64 is what keeps the bound above the tolerance, the last steps take
-    their gradient in extended precision. Raises :class:`ConvergenceError` if the bound cannot be
-    reached and ``require`` is set: no result is passed off as the minimiser that is not.
+    Where rounding in float64 keeps the bound above the tolerance, the last steps compute the
+    gradient in extended precision.
 
-    ``curved``: also return ∇²J, at the last point that was found without extended precision.
+    Parameters
+    ----------
+    objective
+        J.
+    tolerance
+        The bound on ∥∇J∥ to reach.
+    start
+        (q·d,) the first point; by default :meth:`Objective.start`.
+    require
+        Whether to raise if the bound cannot be reached.
+    curved
+        Whether to return ∇²J too, at the last point computed without extended precision.
+
+    Raises
+    ------
+    ConvergenceError
+        If the bound cannot be reached and ``require`` is set.
     """
     theta = (objective.start() if start is None else start).copy()
     state, before = _evaluate(objective, theta), None
@@ -304,7 +319,7 @@ def minimise(
         theta, bound = _polish(objective, theta, state, tolerance)
     if require and not bound <= tolerance:
         raise ConvergenceError(
-            f"the minimiser was found only to a gradient of {bound:.2g}, not {tolerance:.2g}:"
+            f"the minimiser was computed only to a gradient of {bound:.2g}, not {tolerance:.2g}:"
             " raise regularization or epsilon, or rescale the columns."
         )
     hessian = state.hessian if curved else None
@@ -313,7 +328,7 @@ def minimise(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Sums:
-    """What a block adds to a pass: Σf, Σ∇ℓ in two parts, its rounding error, Σ∇²ℓ."""
+    """The sums of a block: Σf, Σ∇ℓ in two parts, its rounding error, Σ∇²ℓ."""
 
     value: float
     gradient: CompensatedSum
@@ -333,17 +348,17 @@ class _Evaluate:
         """Compute the sums."""
         X, norms, loss = block.X, block.norms, self.constants.loss
         z = predictors(X, self.theta, loss.outputs)
-        found = loss.at(z, block.y)
+        derivatives = loss.at(z, block.y)
         gradient = CompensatedSum((len(self.theta),))
         for start in range(0, len(X), _CHUNK):
             chunk = slice(start, start + _CHUNK)
-            gradient.add((found.slope[chunk].T @ X[chunk]).ravel())
-        error = self.constants.slope_error(self.theta, found, norms)
+            gradient.add((derivatives.slope[chunk].T @ X[chunk]).ravel())
+        error = self.constants.slope_error(self.theta, derivatives, norms)
         return _Sums(
             value=float(np.sum(loss.value(z, block.y))),
             gradient=gradient,
-            rounding=float(norms @ (error + gamma(_CHUNK + 4) * found.length)),
-            curved=found.curvature_sum(X) if self.hessian else None,
+            rounding=float(norms @ (error + gamma(_CHUNK + 4) * derivatives.length)),
+            curved=derivatives.curvature_sum(X) if self.hessian else None,
         )
 
 
@@ -381,7 +396,7 @@ def _with_hessian(objective: Objective, theta: FloatArray, state: _Pass) -> _Pas
 def _is_last_step(before: _Pass | None, state: _Pass, tolerance: float) -> bool:
     """Return whether the next step is expected to reach ``tolerance``.
 
-    ∥∇J∥ after a Newton step is about C times its square before: C is that of the step before.
+    ∥∇J∥ after a Newton step is about C times its square before; C is taken from the last step.
     """
     if before is None:
         return False
@@ -392,9 +407,9 @@ def _is_last_step(before: _Pass | None, state: _Pass, tolerance: float) -> bool:
 def _newton_step(
     objective: Objective, theta: FloatArray, state: _Pass, *, last: bool = False
 ) -> tuple[FloatArray, _Pass] | None:
-    """One Newton step with a line search, or None where rounding leaves nothing to gain.
+    """Take one Newton step with a line search; return None where rounding prevents progress.
 
-    ``last``: ∇²J after it will hardly be needed, and is left out.
+    ``last``: ∇²J after the step is probably not needed, and is not computed.
     """
     assert state.hessian is not None
     try:
@@ -407,7 +422,7 @@ def _newton_step(
         return candidate, after
     candidate = theta + _line_minimum(objective, theta, step) * step
     after = _evaluate(objective, candidate)
-    # Near the optimum J no longer resolves a descent; then only its gradient could still shrink.
+    # Near the optimum a descent is below the rounding of J; only the gradient could still shrink.
     if not after.value < state.value - 64 * ROUNDOFF * (1 + abs(state.value)):
         return None
     return candidate, after
@@ -415,7 +430,7 @@ def _newton_step(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Along:
-    """Σ f′·(x·step) of one block at several points θ + length·step."""
+    """The sums Σ f′·(x·step) of one block at several points θ + length·step."""
 
     loss: Loss
     theta: FloatArray
@@ -435,18 +450,19 @@ class _Along:
 
 
 def _line_minimum(objective: Objective, theta: FloatArray, step: FloatArray) -> float:
-    """The minimiser of J along a descent direction: where its increasing derivative changes sign.
+    """Return the length of the step that minimises J along a descent direction.
 
-    The derivative needs the predictors of θ and of the step alone, and a pass tries many lengths
-    at once. It matters for the Huber hinge at a small Λ: where every row lies on a linear piece, a
-    Newton step is a gradient step of length 1/Λ.
+    The derivative along the step is increasing and changes sign there. It needs only the predictors
+    of θ and of the step, and one pass tries many lengths. The search matters for the Huber hinge at
+    a small Λ: where every row lies on a linear piece, a Newton step is a gradient step of length
+    1/Λ.
     """
     inner = float(objective.penalty @ (theta * step))
     if objective.linear is not None:
         inner += float(objective.linear @ step)
     square = float(objective.penalty @ step**2)
     low, high = 0.0, 2.0
-    # First the power of two, then a few parts of it: J is flat around its minimum.
+    # First the power of two, then parts of it: J is flat around its minimum.
     lengths = np.ldexp(2.0, -np.arange(_LINE_OCTAVES, -1, -1))
     for _ in range(1 + _LINE_PASSES):
         task = _Along(loss=objective.loss, theta=theta, step=step, lengths=lengths)
@@ -454,9 +470,9 @@ def _line_minimum(objective: Objective, theta: FloatArray, step: FloatArray) -> 
         for part in objective.map(task):
             total += part
         rising = np.flatnonzero(~(total / objective.count + inner + lengths * square <= 0))
-        place = int(rising[0]) if len(rising) else len(lengths)
-        low = float(lengths[place - 1]) if place else low
-        high = float(lengths[place]) if place < len(lengths) else high
+        first = int(rising[0]) if len(rising) else len(lengths)
+        low = float(lengths[first - 1]) if first else low
+        high = float(lengths[first]) if first < len(lengths) else high
         lengths = np.linspace(low, high, _LINE_POINTS + 1)[1:-1]
     return low
 
@@ -464,7 +480,7 @@ def _line_minimum(objective: Objective, theta: FloatArray, step: FloatArray) -> 
 def _polish(
     objective: Objective, theta: FloatArray, state: _Pass, tolerance: float
 ) -> tuple[FloatArray, float]:
-    """Newton steps with the gradient in extended precision, while they help."""
+    """Take Newton steps with the gradient in extended precision, while the bound shrinks."""
     bound = state.gradient_bound
     if state.hessian is None or not np.finfo(np.longdouble).eps < 2 * ROUNDOFF / 1000:
         return theta, bound
@@ -488,7 +504,7 @@ def _polish(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _LongSums:
-    """Σ u ⊗ x of one block in extended precision, Σ∥x∥∥u∥, Σ∥x∥·error of u, Σ∥x∥², its rows."""
+    """The sums of one block in extended precision: Σ u ⊗ x, Σ∥x∥∥u∥, Σ∥x∥·error of u, Σ∥x∥²."""
 
     constants: Constants
     theta: FloatArray
@@ -497,11 +513,11 @@ class _LongSums:
         """Return the four sums, and the number of rows."""
         wide, norms, loss = np.longdouble, block.norms, self.constants.loss
         part, labels = block.X.astype(wide), block.y.astype(wide)
-        found = loss.at(predictors(part, self.theta.astype(wide), loss.outputs), labels)
-        error = found.long_rounding(float(np.finfo(wide).eps), self.constants.label_size)
+        derivatives = loss.at(predictors(part, self.theta.astype(wide), loss.outputs), labels)
+        error = derivatives.long_rounding(float(np.finfo(wide).eps), self.constants.label_size)
         return (
-            (found.slope.T @ part).ravel(),
-            float(norms @ found.length),
+            (derivatives.slope.T @ part).ravel(),
+            float(norms @ derivatives.length),
             float(np.sum(norms * error)),
             float(norms @ norms),
             len(block),

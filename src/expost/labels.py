@@ -1,4 +1,4 @@
-"""Labels: ±1, class codes or numbers of a bounded size inside, anything outside."""
+"""Labels of any type as ±1, as class codes or as numbers of a bounded size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ from expost import _checks
 from expost.errors import InvalidInput
 from expost.types import FloatArray
 
-__all__ = ["LabelScale", "class_codes", "class_set", "signs", "two_classes"]
+__all__ = ["LabelScale", "class_codes", "class_set", "label_array", "signs", "two_classes"]
 
 
 def two_classes(labels: Any, classes: Sequence[Any] | None = None) -> NDArray[Any]:
-    """The two classes, second one positive: those given, or those read from the labels."""
+    """Return the two classes, the second one positive: those given, or those of the labels."""
     try:
-        known = found = np.unique(_vector(labels))
+        known = present = np.unique(_vector(labels))
     except TypeError:
         raise InvalidInput("y holds labels of different types: use one type for both.") from None
     if classes is not None:
         known = _checks.array(classes, "classes")
         if known.shape != (2,) or known[0] == known[1]:
             raise InvalidInput(f"classes={classes!r}: must name two different labels.")
-    _check_classes(found, known, given=classes is not None)
+    _check_classes(present, known, given=classes is not None)
     if len(known) != 2:
         raise InvalidInput(
             f"y holds {len(known)} classes: exactly two are needed here; Only binary"
@@ -35,60 +35,67 @@ def two_classes(labels: Any, classes: Sequence[Any] | None = None) -> NDArray[An
 
 
 def class_set(labels: Any, classes: Sequence[Any] | None = None) -> NDArray[Any]:
-    """The classes, sorted: those given, or those read from the labels."""
+    """Return the classes, sorted: those given, or those of the labels."""
     try:
-        found = np.unique(_vector(labels))
-        known = found if classes is None else np.unique(_checks.array(classes, "classes"))
+        present = np.unique(_vector(labels))
+        known = present if classes is None else np.unique(_checks.array(classes, "classes"))
     except TypeError:
         raise InvalidInput("y holds labels of different types: use one type for all.") from None
     if classes is not None and (np.ndim(classes) != 1 or len(known) != len(classes)):
         raise InvalidInput(f"classes={classes!r}: must name labels that all differ.")
-    _check_classes(found, known, given=classes is not None)
+    _check_classes(present, known, given=classes is not None)
     return known
 
 
-def _check_classes(found: NDArray[Any], known: NDArray[Any], *, given: bool) -> None:
-    """Every label that was ``found`` is known, can be written, and is not the only one."""
-    if given and not np.all(np.isin(found, known)):
+def _check_classes(present: NDArray[Any], known: NDArray[Any], *, given: bool) -> None:
+    """Raise unless all ``present`` labels are known and can be encoded, and there are several."""
+    if given and not np.all(np.isin(present, known)):
         raise InvalidInput(
-            f"y holds labels beside classes={known.tolist()!r}: each must be one of them."
+            f"y holds labels other than classes={known.tolist()!r}: each must be one of them."
         )
-    if not all(map(_checks.is_text, known.tolist())):
-        raise InvalidInput(f"classes: one of the labels {_checks.LONE}.")
-    if len(found) == 1:
+    if not all(map(_checks.is_encodable, known.tolist())):
+        raise InvalidInput(f"classes: one of the labels {_checks.LONE_SURROGATE}.")
+    if len(present) == 1:
         raise InvalidInput(
             "y holds one class only: a classifier needs rows of two classes to be fitted."
         )
 
 
 def signs(labels: Any, classes: NDArray[Any]) -> FloatArray:
-    """−1 for the first class, +1 for the second."""
+    """Return −1 for the first class, +1 for the second."""
     return np.where(class_codes(labels, classes) == 1, 1.0, -1.0)
 
 
 def class_codes(labels: Any, classes: NDArray[Any]) -> FloatArray:
-    """The index of each label among the ``classes``."""
+    """Return the index of each label among the ``classes``."""
     values = _vector(labels)
     codes = np.full(len(values), np.nan)
     for code, label in enumerate(classes):
         codes[values == label] = code
     if np.any(np.isnan(codes)):
         raise InvalidInput(
-            f"y holds labels beside {classes.tolist()!r}: every label must be one of them."
+            f"y holds labels other than {classes.tolist()!r}: every label must be one of them."
         )
     return codes
 
 
+def label_array(y: Any) -> NDArray[Any]:
+    """Return labels of any type as an array of one dimension."""
+    array = _checks.array(y, "y")
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise InvalidInput(f"y has {array.ndim} dimensions: must have one.")
+    return array
+
+
 def _vector(labels: Any) -> NDArray[Any]:
+    """Return labels as an array of one dimension; refuse sparse, complex and missing ones."""
     if scipy.sparse.issparse(labels) or isinstance(labels, np.ma.MaskedArray):
         raise InvalidInput("y: must be a plain array of labels, neither sparse nor masked.")
-    values = _checks.array(labels, "y")
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    if values.ndim != 1:
-        raise InvalidInput(f"y has {values.ndim} dimensions: must have one.")
+    values = label_array(labels)
     if values.dtype.kind == "c":
-        raise InvalidInput("y holds complex labels: must be text, whole or real numbers.")
+        raise InvalidInput("y holds complex labels: must be strings, integers or real numbers.")
     if values.dtype.kind == "f" and not np.all(np.isfinite(values)):
         raise InvalidInput("y holds NaN or infinite labels: drop those rows.")
     if values.dtype == object and any(map(_checks.is_missing, values)):
@@ -98,7 +105,7 @@ def _vector(labels: Any) -> NDArray[Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelScale:
-    """How labels of a regression become numbers of size ≤ ``bound``: (y − centre)/scale, clipped.
+    """The map of regression labels to numbers of size ≤ ``bound``: (y − centre)/scale, clipped.
 
     A label range [low, high] has centre (low + high)/2, scale (high − low)/2 and bound 1.
     """
@@ -123,17 +130,17 @@ class LabelScale:
 
     @classmethod
     def read(cls, low: float, high: float) -> "LabelScale":
-        """Return the scale of the labels that were read; any serves labels that are all equal."""
+        """Return the scale of labels from ``low`` to ``high``; of equal labels, scale 1."""
         return cls.within((low, high)) if low < high else cls(centre=low)
 
     @property
     def ends(self) -> tuple[float, float]:
-        """(low, high): the least and the largest label that is not clipped."""
+        """The least and the largest label that is not clipped, (low, high)."""
         reach = self.scale * self.bound
         return self.centre - reach, self.centre + reach
 
     def inside(self, y: Any) -> FloatArray:
-        """Return labels as the loss takes them."""
+        """Return the labels, scaled and clipped, for the loss."""
         inside: FloatArray = np.clip((y - self.centre) / self.scale, -self.bound, self.bound)
         return inside
 

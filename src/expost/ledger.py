@@ -1,15 +1,15 @@
 """The ledger of a data set: every release that was made from it, and what they spend together.
 
-Each release spends its ε anew, whether or not anybody liked the model: to draw until a result
-pleases, and to show only the last one, spends all of them. So whoever makes a release lists it
-*before* it can be seen, in a file that only grows.
+Every release spends its ε, also a model that is discarded after looking at it: drawing models until
+one is good, and showing only that one, spends the ε of all of them. So a release is listed *before*
+it can be read, in a file that only grows.
 
-A release is known by the checksum that its own file holds, so that a copy, or the same file in
-other white space, is the same release. The document of a release returns its own entries
+A release is identified by the checksum in its own file, so that a copy, or the same file with other
+white space, is the same release. The document of a release returns its own entries
 (:class:`Listable`); the ledger imports none of them.
 
 The file holds a salted digest of the rows behind each release, by which releases of other rows are
-recognised. A digest answers guesses about the rows, so that the file is for the curator only.
+recognised. A digest confirms guesses about the rows, so that the file is curator-only.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ import numpy as np
 
 from expost import _checks
 from expost.errors import ExpostError, InvalidInput
-from expost.files.atomic import listed_by, read_json, settle, write_json
+from expost.files.atomic import listed_by, read_json, sync_folder, write_json
 from expost.files.digest import content_of
 from expost.files.directory import can_replace_locked, lock
 from expost.files.sealed import Sealed, from_fields, to_fields
@@ -64,20 +64,31 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 class Entry:
     """A release: a model, or the gradient and Hessian that a published report added to one.
 
-    ``release``         the checksum of its file.
-    ``made``            when it was listed, in UTC.
-    ``name``            the file as it was named.
-    ``epsilon``, ``delta``  what was asked for; ``guarantee`` is what is promised, which may be
-                        less (∞: nothing) and is never more.
-    ``dimension``, ``rows``  d and n.
-    ``seeded``          whether its noise came from a seed, so that it can be taken off.
-    ``read_from_data``  how many of its bounds were read from the data, which no ε counts.
-    ``data``            the salted digest of its rows, or None where they were not at hand.
-    ``run``             identifies the run that made it; None where that is not known.
-    ``rows_per_person`` k: ``epsilon``, ``delta`` and ``guarantee`` hold for persons with up to k
-                        rows.
-    ``relation``        "remove": they hold for a row that is removed or added; "replace": also for
-                        a replaced one; None where that is not known.
+    Attributes
+    ----------
+    release : str
+        The checksum of its file.
+    made : str
+        When it was listed, in UTC.
+    name : str
+        The file as it was named.
+    epsilon, delta : float
+        What was requested; ``guarantee`` may be weaker (∞: none) and is never stronger.
+    dimension, rows : int
+        d and n.
+    seeded : bool
+        Whether its noise was seeded, so that it can be removed.
+    read_from_data : int
+        The number of its bounds that were read from the data, which no ε covers.
+    data : str | None
+        The salted digest of its rows, or None where the rows were not given.
+    run : str | None
+        Identifies the run that made it; None where that is not known.
+    rows_per_person : int
+        k: ``epsilon``, ``delta`` and ``guarantee`` hold for persons with up to k rows.
+    relation : str | None
+        "remove": they hold for a row that is removed or added; "replace": also for a replaced one;
+        None where that is not known.
     """
 
     release: str
@@ -99,7 +110,7 @@ class Entry:
     relation: str | None = None
 
     def __post_init__(self) -> None:
-        # The name of a file may hold bytes that are no text, and the ledger is text.
+        # The name of a file may hold bytes that are not UTF-8, and the ledger is UTF-8.
         name = self.name.encode("utf-8", "backslashreplace").decode()
         object.__setattr__(self, "name", name)
         for field in ("release", "data", "run"):
@@ -121,7 +132,7 @@ class Entry:
             _checks.one_of("relation", self.relation, ("remove", "replace"))
         for field, least in (("dimension", 1), ("rows", 2), ("read_from_data", 0)):
             if _checks.whole(field, getattr(self, field), least=least) > _MOST:
-                raise InvalidInput(f"{field}: must be a whole number of at most 2**53.")
+                raise InvalidInput(f"{field}: must be an integer of at most 2**53.")
         _date(self.made)
 
     @property
@@ -140,14 +151,14 @@ class Entry:
     @property
     def _relation(self) -> str:
         """The neighbouring relation of the guarantee, where there is one and it is known."""
-        if self.relation is None or not self.is_promised:
+        if self.relation is None or not self.has_guarantee:
             return ""
         replaced = self.relation == Neighbouring.REPLACE.value
         return f", {relation_words(replaced, self.rows_per_person)}"
 
     @property
-    def is_promised(self) -> bool:
-        """Whether anything is promised: no constant of the guarantee is infinite."""
+    def has_guarantee(self) -> bool:
+        """Whether there is a guarantee: none of its constants is infinite."""
         return "infinity" not in self.guarantee.to_json().values()
 
     def to_json(self) -> dict[str, Any]:
@@ -180,12 +191,16 @@ def now() -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Ledger(Sealed, Displayed):
-    """Every release of a data set that was listed, each once. For the curator only.
+    """Every listed release of a data set, each once. Curator-only.
 
-    ``salt``     32 random bytes in hexadecimal digits, made with the ledger.
-    ``entries``  in the order in which they were listed.
+    All entries are composed, those of other rows too: the same persons may be in both.
 
-    All entries count together, those of other rows too: the same people may be among both.
+    Attributes
+    ----------
+    salt : str
+        32 random bytes in hexadecimal digits, made with the ledger.
+    entries : tuple[Entry, ...]
+        In the order in which they were listed.
     """
 
     salt: str
@@ -196,18 +211,18 @@ class Ledger(Sealed, Displayed):
     audience = Audience.CURATOR_ONLY
 
     def __post_init__(self) -> None:
-        # Both: fromhex skips blanks, which no salt has.
+        # Both checks: fromhex skips blanks, which no salt has.
         if not (
             isinstance(self.salt, str) and len(self.salt) == 64 and len(_bytes_of(self.salt)) == 32
         ):
             raise InvalidInput("salt: must be 64 hexadecimal digits.")
         known = [entry.release for entry in self.entries]
         if len(set(known)) != len(known):
-            raise InvalidInput("entries: a release stands in it twice; the file was edited.")
+            raise InvalidInput("entries: a release is listed twice; the file was edited.")
 
     @classmethod
     def new(cls) -> "Ledger":
-        """An empty one with a salt of its own."""
+        """Return an empty ledger with a new salt."""
         return cls(salt=secrets.token_hex(32))
 
     def __len__(self) -> int:
@@ -217,7 +232,7 @@ class Ledger(Sealed, Displayed):
         return f"Ledger({len(self)} releases)"
 
     def holds(self, release: str) -> bool:
-        """Whether the release with this checksum is listed."""
+        """Return whether the release with this checksum is listed."""
         return any(entry.release == release for entry in self.entries)
 
     def of_run(self, run: str, kind: str) -> tuple[str, ...]:
@@ -227,25 +242,26 @@ class Ledger(Sealed, Displayed):
         )
 
     def digest(self, X: Any, y: Any) -> str:
-        """The salted digest of rows and labels, in their order."""
+        """Return the salted digest of rows and labels, in their order."""
         return self.salted(content_of(X, y))
 
     def salted(self, content: bytes) -> str:
-        """The digest of rows whose unsalted one is ``content``: a keyed BLAKE2b."""
+        """Return the salted digest of rows from the unsalted ``content``: a keyed BLAKE2b."""
         return hashlib.blake2b(content, key=_bytes_of(self.salt), digest_size=32).hexdigest()
 
     def with_entries(self, entries: Sequence[Entry]) -> "Ledger":
-        """The same with those that were not in it; a release that was is left as it stands."""
-        found = list(self.entries)
+        """Return the ledger with the entries whose release it does not list yet."""
+        listed = {entry.release: entry for entry in self.entries}
         for entry in entries:
-            if all(entry.release != one.release for one in found):
-                found.append(entry)
-        return replace(self, entries=tuple(found))
+            listed.setdefault(entry.release, entry)
+        return replace(self, entries=tuple(listed.values()))
 
     @property
     def epsilon_by_addition(self) -> float:
-        """Σε, infinite where a release promises nothing."""
-        return summed_up(entry.epsilon if entry.is_promised else math.inf for entry in self.entries)
+        """Σε, infinite where a release has no guarantee."""
+        return summed_up(
+            entry.epsilon if entry.has_guarantee else math.inf for entry in self.entries
+        )
 
     @property
     def delta_by_addition(self) -> float:
@@ -254,7 +270,7 @@ class Ledger(Sealed, Displayed):
 
     @property
     def guarantee(self) -> Composition:
-        """What all releases together promise."""
+        """The guarantee of all releases together."""
         if not self.entries:
             raise InvalidInput("entries: the ledger lists no release yet.")
         return Composition(parts=tuple(entry.guarantee for entry in self.entries))
@@ -328,7 +344,7 @@ class Listing(Displayed):
     @property
     def has_guarantee(self) -> bool:
         """Whether all of them guarantee something; else together they guarantee nothing."""
-        return bool(self.releases) and all(entry.is_promised for entry in self.entries)
+        return bool(self.releases) and all(entry.has_guarantee for entry in self.entries)
 
     @cached_property
     def comparison(self) -> CompositionComparison | None:
@@ -345,10 +361,13 @@ class Listing(Displayed):
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many releases have no guarantee, were seeded, used constants of the data, …"""
+        """The numbers of releases without a guarantee, with a seed, with constants of the data, ….
+
+        Also of releases that no ledger lists, and of sets of rows.
+        """
         entries = self.entries
         return {
-            "without_guarantee": sum(not entry.is_promised for entry in entries),
+            "without_guarantee": sum(not entry.has_guarantee for entry in entries),
             "seeded": sum(entry.seeded for entry in entries),
             "read_from_data": sum(entry.read_from_data > 0 for entry in entries),
             "unlisted": sum(release.ledger is None for release in self.releases),
@@ -392,7 +411,7 @@ class Listing(Displayed):
 
 
 def _letter(index: int) -> str:
-    """A, B, …, Z, A2, …"""
+    """Return A, B, …, Z, A2, … for 0, 1, …."""
     turn, letter = divmod(index, len(_LETTERS))
     return _LETTERS[letter] + (str(turn + 1) if turn else "")
 
@@ -417,13 +436,13 @@ class Listable(Protocol):
 def entries_of(path: Path, *, data: str | None = None) -> tuple[Entry, ...]:
     """Return what a model.json or a report.json releases: the model, and what the report added."""
     value = read_json(path)
-    found = value.get("format") if isinstance(value, dict) else None
-    if not isinstance(found, str) or found not in DOCUMENTS:
+    kind = value.get("format") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or kind not in DOCUMENTS:
         raise InvalidInput(
             f"{path}: is neither a released model nor a published report nor a ledger; name a"
             " model.json, a report.json, a ledger, or their folder."
         )
-    module, name = DOCUMENTS[found]
+    module, name = DOCUMENTS[kind]
     document: type[Listable] = getattr(import_module(module), name)
     try:
         return document.from_json(value).entries(value, name=str(path), made=now(), data=data)
@@ -432,27 +451,26 @@ def entries_of(path: Path, *, data: str | None = None) -> tuple[Entry, ...]:
 
 
 def ledger_path(path: str | Path) -> Path:
-    """The ledger that ``path`` names: a file of it, or the folder that it lies in."""
+    """Return the path of the ledger: ``path`` itself, or the ledger in the folder ``path``."""
     path = Path(path)
     if path.is_dir():
         return path / NAME
     if not path.suffix:
         raise InvalidInput(
-            f"ledger={str(path)!r}: must be a file whose name ends in .json, or a folder that is"
-            " there."
+            f"ledger={str(path)!r}: must be a file whose name ends in .json, or an existing folder."
         )
     return Audience.CURATOR_ONLY.path(path)
 
 
-# It is a list of its own, which the commands of several folders may share.
+# A ledger is not part of a folder's list of files: the commands of several folders may share it.
 @listed_by(None)
 def append(path: Path, entries: Callable[[Ledger], Sequence[Entry]]) -> Ledger:
-    """List what ``entries`` makes of the ledger at ``path``, which is started if it is not there.
+    """List the entries that ``entries`` returns in the ledger at ``path``; create it if needed.
 
-    Whole or not at all, and on the disk before this returns. Two processes that append at once wait
-    for each other: none takes back what the other has listed.
+    All of them or none, and on the disk before this returns. Two processes that append at once wait
+    for each other: neither removes what the other has listed.
     """
-    # A link to a ledger elsewhere stays one: the file behind it is replaced.
+    # A link to a ledger elsewhere stays a link: its target is replaced.
     path = path.resolve()
     while True:
         if not path.exists():
@@ -468,49 +486,65 @@ def append(path: Path, entries: Callable[[Ledger], Sequence[Entry]]) -> Ledger:
             ledger = before.with_entries(entries(before))
             if len(ledger) > len(before):
                 write_json(path, Audience.CURATOR_ONLY, ledger.to_json())
-                settle(path.parent)
+                sync_folder(path.parent)
             return ledger
 
 
 def list_release(ledger: str | Path, release: str | Path, X: Any = None, y: Any = None) -> Ledger:
     """List a model.json or report.json that was made in Python, and return the ledger.
 
-    ``ledger``   its file, or the folder that it lies in; started if it is not there.
-    ``X``, ``y`` the rows behind the release, so that releases of other rows are recognised.
+    Parameters
+    ----------
+    ledger : str or Path
+        The file of the ledger, or the folder that it lies in; created if it does not exist.
+    release : str or Path
+        The model.json or report.json.
+    X, y : arrays, default=None
+        The rows behind the release, so that releases of other rows are recognised.
+
+    Returns
+    -------
+    Ledger
+        The ledger with the release.
+
+    Raises
+    ------
+    InvalidInput
+        If a file cannot be read, or only one of X and y is given.
     """
     path = ledger_path(ledger)
     if not path.parent.is_dir():
-        raise InvalidInput(f"ledger={str(path)!r}: its folder is not there; make it.")
+        raise InvalidInput(f"ledger={str(path)!r}: its folder does not exist; create it.")
     if (X is None) is not (y is None):
         raise InvalidInput("X, y: pass both, or neither.")
-    # Read before the ledger is touched, which a file of nonsense must not start.
-    found = entries_of(Path(release))
+    # Read before the ledger is touched: an invalid file must not create one.
+    listed = entries_of(Path(release))
 
     def entries(before: Ledger) -> list[Entry]:
         data = None if X is None else before.digest(X, y)
-        return [replace(entry, data=data) for entry in found]
+        return [replace(entry, data=data) for entry in listed]
 
     return append(path, entries)
 
 
 def _start(path: Path, ledger: Ledger) -> bool:
-    """Write the first ledger; False where another process was quicker."""
+    """Write the first ledger; return False where another process was quicker."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     try:
         write_json(draft, Audience.CURATOR_ONLY, ledger.to_json())
-        # A link appears whole, and never takes the place of a file that is there.
+        # A link appears completely, and never replaces an existing file.
         os.link(draft, path)
     except FileExistsError:
         return False
     finally:
         draft.unlink(missing_ok=True)
-    settle(path.parent)
+    sync_folder(path.parent)
     return True
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[bool]:
-    """Hold the ledger at ``path`` alone; False where it is no longer the file that was opened."""
+    """Lock the ledger at ``path``; yield False where it is no longer the file that was opened."""
     problem = InvalidInput(
         f"ledger={str(path)!r}: this system has no file locks, and two programs could lose an"
         " entry; release on Linux or macOS, on a local disk."
@@ -537,21 +571,21 @@ def _locked(path: Path) -> Iterator[bool]:
 
 
 def ledger_notice(path: str | Path) -> str | None:
-    """What to know of a model.json beside which a ledger lies that does not list it; else None."""
+    """Return a notice if the ledger next to a model.json does not list it; else None."""
     model = Path(path)
-    beside = model.parent / NAME
-    if not beside.is_file():
+    ledger_file = model.parent / NAME
+    if not ledger_file.is_file():
         return None
     try:
-        ledger = Ledger.load(beside)
+        ledger = Ledger.load(ledger_file)
         missing = [entry for entry in entries_of(model) if not ledger.holds(entry.release)]
     except ExpostError as error:
-        return f"The ledger beside the model cannot be relied on: {error}"
+        return f"The ledger next to the model cannot be used: {error}"
     if not missing:
         return None
     return (
-        f"{model} is not in the ledger beside it, {beside}: what it spent is not counted there;"
-        f" list it with: expost ledger {beside} --add {model}"
+        f"{model} is not in the ledger next to it, {ledger_file}: its privacy loss is not counted"
+        f" there; list it with: expost ledger {ledger_file} --add {model}"
     )
 
 

@@ -6,7 +6,7 @@ q        the number of outputs: 1, or the number K of classes for softmax regres
 z        the linear predictors of a row: x·θ where q = 1, else Θx (q,), θ being Θ (q, d) flattened.
 y        the label: ±1 for two classes, a class counted from 0 for softmax, real for regression.
 f(z; y)  the loss of one row, with u = ∇f (q,) and S = ∇²f (q, q): ∇ℓ = u ⊗ x and ∇²ℓ = S ⊗ x xᵀ.
-         Where q = 1 these are written f′·x and f″·x xᵀ, and arrays have no axis for the output.
+         Where q = 1 these are f′·x and f″·x xᵀ, and arrays have no axis for the output.
 Rows lie in the unit ball wherever a bound on the gradient or the solution is stated.
 
 A loss is a frozen value. Its functions take arrays of any floating type and keep it, so that the
@@ -18,7 +18,7 @@ f          log Σₖ e^(zₖ) − z_y, u = p − e_y, S = diag p − p pᵀ. S i
            only a penalty Λ > 0 makes the minimiser unique.
 gradient   ∥u∥² = (1 − p_y)² + Σ over k ≠ y of pₖ² ≤ 2(1 − p_y)² ≤ 2.
 curvature  wᵀSw = Var(w) ≤ range(w)²/4 ≤ ∥w∥²/2 (Popoviciu).
-volume     S has K − 1 eigenvalues of sum 1 − ∥p∥² ≤ 1 − 1/K beside a 0, so by the concavity of
+volume     S has an eigenvalue 0 and K − 1 others of sum 1 − ∥p∥² ≤ 1 − 1/K, so by the concavity of
            the logarithm log det(I + tS) ≤ (K − 1)·log(1 + t/K), with equality at p = 1/K.
 third      the derivative of wᵀS(z + sh)w in s is E[(w − Ew)²(h − Eh)], at most range(h)·Var(w) in
            size, so S(z + h) lies between e^(±√2∥h∥)·S(z): where Θ moves by Δ, all ∇²ℓ keep
@@ -63,42 +63,42 @@ Array: TypeAlias = NDArray[Any]
 _EVALUATION = 16
 # Roundings of p relative to itself: of exp(t) with t down to −745, of the sum and the quotient.
 _EXPONENTIAL = 1600
-# Of a margin: e^a times the least number of float64 is still next to nothing.
+# The largest margin a: e^a times the least number of float64 is still negligible.
 _LARGEST_MARGIN = 100.0
 
 
 class Derivatives(Protocol):
-    """u = ∇f and S = ∇²f of some rows, and the sums that a pass forms of them."""
+    """The derivatives u = ∇f and S = ∇²f of some rows, and the sums that a pass forms of them."""
 
     @property
     def slope(self) -> Array:
-        """u: (m,) where q = 1, else (m, q)."""
+        """The gradients u: (m,) where q = 1, else (m, q)."""
         ...
 
     @property
     def length(self) -> FloatArray:
-        """(m,) ∥u∥."""
+        """The norms ∥u∥ (m,)."""
         ...
 
     @property
     def steepness(self) -> FloatArray:
-        """(m,) a bound on the largest eigenvalue of S; where q = 1, f″ itself."""
+        """A bound (m,) on the largest eigenvalue of S; where q = 1, f″ itself."""
         ...
 
     def rounding(self, label_size: float) -> FloatArray:
-        """Bound the error of each computed u for the predictors that were given."""
+        """Bound the error of each computed u at the given predictors."""
         ...
 
     def long_rounding(self, unit: float, label_size: float) -> FloatArray | float:
-        """Bound what 64 roundings of u itself do not cover, roundings being ``unit``."""
+        """Bound the error of u beyond 64 roundings of u itself, with ``unit`` as roundoff."""
         ...
 
     def curvature_sum(self, X: FloatArray) -> FloatArray:
-        """(q·d, q·d) Σ S ⊗ x xᵀ over the rows X."""
+        """Return Σ S ⊗ x xᵀ (q·d, q·d) over the rows X."""
         ...
 
     def roots(self) -> FloatArray:
-        """(m, q, q) R with S = RRᵀ."""
+        """Return R (m, q, q) with S = RRᵀ."""
         ...
 
     def take(self, index: IntArray) -> "Derivatives":
@@ -108,7 +108,7 @@ class Derivatives(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScalarDerivatives:
-    """f′ and f″ of some rows of a loss with one output."""
+    """The derivatives f′ and f″ of some rows of a loss with one output."""
 
     slope: Array
     curvature: Array
@@ -116,30 +116,30 @@ class ScalarDerivatives:
 
     @property
     def length(self) -> FloatArray:
-        """∣f′∣."""
+        """The sizes ∣f′∣."""
         return np.abs(self.slope)
 
     @property
     def steepness(self) -> FloatArray:
-        """f″."""
+        """The second derivatives f″."""
         return self.curvature
 
     def rounding(self, label_size: float) -> FloatArray:
-        """Bound the error of each computed f′; that of z − y is one of the label, too."""
+        """Bound the error of each computed f′; the error of z − y includes one of the label."""
         size = self.length if self.is_classification else self.length + label_size
         return _EVALUATION * ROUNDOFF * size
 
     def long_rounding(self, unit: float, label_size: float) -> float:
-        """Return what the label adds; the 64 roundings of f′ cover the rest."""
+        """Bound the error that the label adds; the 64 roundings of f′ cover the rest."""
         return 0.0 if self.is_classification else 64 * unit * label_size
 
     def curvature_sum(self, X: FloatArray) -> FloatArray:
-        """Σ f″x xᵀ."""
+        """Return Σ f″x xᵀ."""
         total: FloatArray = (X * self.curvature[:, None]).T @ X
         return total
 
     def roots(self) -> FloatArray:
-        """(m, 1, 1) √f″."""
+        """Return √f″ (m, 1, 1)."""
         roots: FloatArray = np.sqrt(self.curvature)[:, None, None]
         return roots
 
@@ -149,16 +149,16 @@ class ScalarDerivatives:
 
 
 class Loss(Protocol):
-    """What every loss offers, and the law they share: f convex, f′ its derivative, f″ ≥ 0."""
+    """A loss f that is convex, with its derivative f′ and f″ ≥ 0."""
 
     @property
     def name(self) -> str:
-        """How users call it."""
+        """The name of the loss in the API."""
         ...
 
     @property
     def outputs(self) -> int:
-        """q, the number of linear predictors of a row."""
+        """The number q of linear predictors of a row."""
         ...
 
     @property
@@ -173,17 +173,17 @@ class Loss(Protocol):
 
     @property
     def has_bounded_slope(self) -> bool:
-        """Whether ∥∇f∥ is bounded whatever the predictors are."""
+        """Whether ∥∇f∥ is bounded over all predictors."""
         ...
 
     @property
     def label_bound(self) -> float | None:
-        """Y with ∣y∣ ≤ Y of a regression; None for classes."""
+        """The bound Y with ∣y∣ ≤ Y of a regression; None for classes."""
         ...
 
     @property
     def curvature_bound(self) -> float:
-        """sup f″, of q outputs the largest eigenvalue of ∇²f."""
+        """The bound sup f″; for q outputs, on the largest eigenvalue of ∇²f."""
         ...
 
     @property
@@ -193,37 +193,37 @@ class Loss(Protocol):
 
     @property
     def determinant(self) -> tuple[int, float]:
-        """(r, c) with log det(I + t·∇²f) ≤ r·log(1 + c·t) for all t ≥ 0; r·c the largest trace."""
+        """The pair (r, c) with log det(I + t·∇²f) ≤ r·log(1 + c·t), t ≥ 0; r·c bounds the trace."""
         ...
 
     @property
     def vertices(self) -> int:
-        """How many vectors span ∇f, with 0 and for a given label: it lies in their convex hull."""
+        """The number of vectors whose convex hull with 0 contains ∇f, for a given label."""
         ...
 
     @property
     def curvature_rounding(self) -> float:
-        """log of the factor by which ∇²f as computed may differ from that of the predictors."""
+        """The log of the factor by which the computed ∇²f may differ from the exact one."""
         ...
 
     def value(self, z: Array, y: Array) -> Array:
-        """f(z; y)."""
+        """Return f(z; y)."""
         ...
 
     def slope(self, z: Array, y: Array) -> Array:
-        """f′(z; y)."""
+        """Return f′(z; y)."""
         ...
 
     def curvature(self, z: Array, y: Array) -> Array:
-        """f″(z; y)."""
+        """Return f″(z; y)."""
         ...
 
     def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
-        """(f′, f″), for little more than the price of one."""
+        """Return (f′, f″), at little more than the cost of one of them."""
         ...
 
     def at(self, z: Array, y: Array) -> Derivatives:
-        """Both derivatives, with their rounding errors and sums."""
+        """Return both derivatives, with their rounding errors and sums."""
         ...
 
     def check_labels(self, y: FloatArray) -> None:
@@ -231,20 +231,20 @@ class Loss(Protocol):
         ...
 
     def increment(self, z: Array, y: Array, step: Array) -> Array:
-        """f′(z + step; y) − f′(z; y), without cancellation."""
+        """Return f′(z + step; y) − f′(z; y), without cancellation."""
         ...
 
     def lipschitz(self, regularization: float) -> float:
-        """L: a bound on ∥∇ℓ∥ at any minimiser of J on any rows in the unit ball."""
+        """Return L, a bound on ∥∇ℓ∥ at any minimiser of J on any rows in the unit ball."""
         ...
 
     def solution_bound(self, regularization: float) -> float:
-        """A bound on ∥A∥ for any rows in the unit ball."""
+        """Return a bound on ∥A∥ for any rows in the unit ball."""
         ...
 
 
-class _Scalar:
-    """What losses with one output share."""
+class _Scalar(ABC):
+    """A loss with one output."""
 
     outputs: ClassVar[int] = 1
     is_classification: ClassVar[bool] = True
@@ -253,32 +253,42 @@ class _Scalar:
 
     @property
     def curvature_bound(self) -> float:
-        """sup f″."""
+        """The bound sup f″."""
         raise NotImplementedError
 
     @property
     def determinant(self) -> tuple[int, float]:
-        """(1, sup f″)."""
+        """The pair (1, sup f″)."""
         return 1, self.curvature_bound
 
+    @abstractmethod
+    def slope(self, z: Array, y: Array) -> Array:
+        """Return f′(z; y)."""
+
+    @abstractmethod
+    def curvature(self, z: Array, y: Array) -> Array:
+        """Return f″(z; y)."""
+
     def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
-        """(f′, f″)."""
-        raise NotImplementedError
+        """Return (f′, f″)."""
+        return self.slope(z, y), self.curvature(z, y)
 
     def at(self, z: Array, y: Array) -> ScalarDerivatives:
-        """f′ and f″, with their rounding errors and sums."""
+        """Return f′ and f″, with their rounding errors and sums."""
         slope, curvature = self.derivatives(z, y)
         return ScalarDerivatives(
             slope=slope, curvature=curvature, is_classification=self.is_classification
         )
 
-    def check_labels(self, y: FloatArray) -> None:
+    def check_labels(self, y: FloatArray) -> None:  # noqa: B027 (no label is refused by default)
         """Accept every label: f is defined for all numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Logistic(_Scalar):
-    """f = log(1 + e^(a − yz)) of margin a: ∣f′∣ ≤ 1, f″ ≤ 1/4, ∣f‴∣ ≤ f″, ∣f⁗∣ ≤ f″.
+    """The logistic loss f = log(1 + e^(a − yz)) of margin a.
+
+    Bounds: ∣f′∣ ≤ 1, f″ ≤ 1/4, ∣f‴∣ ≤ f″, ∣f⁗∣ ≤ f″.
 
     With w = z − ya it is the loss of margin 0 at w. With s = σ(yw): f″ = s(1−s), f‴ = ±f″(1−2s),
     f⁗ = f″(1 − 6s(1−s)). w is not formed where f′ and f″ are needed to a few roundings of
@@ -299,24 +309,24 @@ class Logistic(_Scalar):
 
     @property
     def likelihood(self) -> Loss:
-        """The loss of margin 0: predictions are σ(z), whatever the margin."""
+        """The loss of margin 0: predictions are σ(z) for any margin."""
         return self if not self.margin else Logistic()
 
     def _odds(self, z: Array, y: Array) -> Array:
-        """e^(−∣z∣) times e^a where yz > 0, else times e^(−a): e^(±(yz − a))."""
+        """Return e^(−∣z∣) times e^a where yz > 0, else times e^(−a): e^(±(yz − a))."""
         factor = np.exp(np.asarray(self.margin, dtype=np.asarray(z).dtype))
         near = np.exp(-np.abs(z))
         odds: Array = np.where(y * z > 0, near * factor, near / factor)
         return odds
 
     def _shares(self, z: Array, y: Array) -> tuple[Array, Array]:
-        """(σ(a − yz), σ(yz − a)), each to a few roundings of itself."""
+        """Return (σ(a − yz), σ(yz − a)), each to a few roundings of itself."""
         odds, beyond = self._odds(z, y), y * z > 0
         part, rest = odds / (1 + odds), 1 / (1 + odds)
         return np.where(beyond, part, rest), np.where(beyond, rest, part)
 
     def value(self, z: Array, y: Array) -> Array:
-        """log(1 + e^(a − yz))."""
+        """Return log(1 + e^(a − yz))."""
         value: Array
         if not self.margin:
             value = np.logaddexp(0, -y * z)
@@ -325,19 +335,19 @@ class Logistic(_Scalar):
         return value
 
     def slope(self, z: Array, y: Array) -> Array:
-        """−y σ(a − yz)."""
+        """Return −y σ(a − yz)."""
         share = self._shares(z, y)[0] if self.margin else expit(-y * z)
         return -y * share
 
     def curvature(self, z: Array, y: Array) -> Array:
-        """σ(w) σ(−w)."""
+        """Return σ(w) σ(−w)."""
         return self.derivatives(z, y)[1] if self.margin else expit(z) * expit(-z)
 
     def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
-        """Both from one exponential: of q = σ(−∣z∣) ≤ ½, 1 − q is as accurate as q."""
+        """Return (f′, f″) from one exponential: for q = σ(−∣z∣) ≤ ½, 1 − q is as accurate as q."""
         if self.margin:
             share, rest = self._shares(z, y)
-            # Rounding may not take it past its bound.
+            # Rounding must not exceed the bound.
             return -y * share, np.minimum(share * rest, self.curvature_bound)
         small = expit(-np.abs(z))
         large = 1 - small
@@ -345,19 +355,20 @@ class Logistic(_Scalar):
         return -y * chosen, small * large
 
     def third(self, z: Array, y: Array) -> Array:
-        """f‴ = f″·(1 − 2σ(w)); 1 − 2σ(w) = −tanh(w/2)."""
+        """Return f‴ = f″·(1 − 2σ(w)), with 1 − 2σ(w) = −tanh(w/2)."""
         return -self.curvature(z, y) * np.tanh(self._shifted(z, y) / 2)
 
     def _shifted(self, z: Array, y: Array) -> Array:
-        """w = z − ya."""
+        """Return w = z − ya."""
         shifted: Array = z - y * self.margin if self.margin else z
         return shifted
 
     def increment(self, z: Array, y: Array, step: Array) -> Array:
-        """σ(w+s) − σ(w) = σ(w)σ(−w)·(e^s − 1) / (σ(−w) + σ(w)e^s) for ∣s∣ < 1.
+        """Return σ(w+s) − σ(w) = σ(w)σ(−w)·(e^s − 1) / (σ(−w) + σ(w)e^s) for ∣s∣ < 1.
 
-        Past that the two values differ by a factor of at least e^(1/2) on the side of 0 where both
-        are below ½, so there their difference does not cancel, and the product could underflow.
+        For larger steps the two values differ by a factor of at least e^(1/2) on the side of 0
+        where both are below ½. Their difference does not cancel there, and the product could
+        underflow.
         """
         near = np.clip(step, -1.0, 1.0)
         up, down = self._sides(z, y)
@@ -367,37 +378,44 @@ class Logistic(_Scalar):
         return np.where(np.abs(step) < 1, product, far)
 
     def _sides(self, z: Array, y: Array) -> tuple[Array, Array]:
-        """(σ(w), σ(−w))."""
+        """Return (σ(w), σ(−w))."""
         if not self.margin:
             return expit(z), expit(-z)
         share, rest = self._shares(z, y)
         return np.where(y > 0, rest, share), np.where(y > 0, share, rest)
 
     def lipschitz(self, regularization: float) -> float:
-        """1 on the unit ball."""
+        """Return 1 on the unit ball."""
         return 1.0
 
     def solution_bound(self, regularization: float) -> float:
-        """∥A∥ ≤ L/Λ from ∇J = 0, and (Λ/2)∥A∥² ≤ J(A) ≤ J(0) = log(1 + e^a)."""
+        """Return the bound by ∥A∥ ≤ L/Λ from ∇J = 0 and (Λ/2)∥A∥² ≤ J(A) ≤ J(0) = log(1 + e^a)."""
         start = math.log(2) if not self.margin else math.log1p(math.exp(self.margin))
         return min(1 / regularization, math.sqrt(2 * start / regularization))
 
 
-class Kinked(_Scalar, ABC):
+class Kinked(_Scalar):
     """A loss whose f″ is ``curvature_bound`` between two knots and 0 beyond them: no f‴."""
 
+    width: float
     third_ratio: ClassVar[float | None] = None
+
+    def __post_init__(self) -> None:
+        width = _checks.positive("width", self.width)
+        if not width <= 1:
+            raise InvalidInput(f"width={width!r}: must be at most 1.")
+        object.__setattr__(self, "width", width)
 
     @abstractmethod
     def beyond(self, z: Array, y: Array) -> Array:
-        """How far z lies beyond the nearer knot; below 0 between the knots."""
+        """Return the distance of z beyond the nearer knot; negative between the knots."""
 
     def curvature(self, z: Array, y: Array) -> Array:
-        """``curvature_bound`` between the knots."""
+        """Return ``curvature_bound`` between the knots."""
         return np.where(self.beyond(z, y) < 0, self.curvature_bound, 0.0)
 
     def knot_distance(self, z: Array, y: Array) -> Array:
-        """How far z may move before f″ changes."""
+        """Return the distance that z may move before f″ changes."""
         distance: Array = np.abs(self.beyond(z, y))
         return distance
 
@@ -417,38 +435,28 @@ class HuberHinge(Kinked):
     has_bounded_slope: ClassVar[bool] = True
     label_bound: ClassVar[float | None] = None
 
-    def __post_init__(self) -> None:
-        width = _checks.positive("width", self.width)
-        if not width <= 1:
-            raise InvalidInput(f"width={width!r}: must be at most 1.")
-        object.__setattr__(self, "width", width)
-
     @property
     def curvature_bound(self) -> float:
-        """1/(2h)."""
+        """The bound 1/(2h)."""
         return 1 / (2 * self.width)
 
     def value(self, z: Array, y: Array) -> Array:
-        """The three pieces."""
+        """Return f, which has three pieces."""
         gap = 1 + self.width - y * z
         parabola = gap * gap / (4 * self.width)
         return np.where(gap <= 0, 0, np.where(gap >= 2 * self.width, gap - self.width, parabola))
 
     def slope(self, z: Array, y: Array) -> Array:
-        """−y·clip((1+h−u)/(2h), 0, 1)."""
+        """Return −y·clip((1+h−u)/(2h), 0, 1)."""
         return -y * np.clip((1 + self.width - y * z) / (2 * self.width), 0, 1)
 
     def beyond(self, z: Array, y: Array) -> Array:
-        """∣1 − yz∣ − h."""
+        """Return ∣1 − yz∣ − h."""
         beyond: Array = np.abs(1 - y * z) - self.width
         return beyond
 
-    def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
-        """(f′, f″)."""
-        return self.slope(z, y), self.curvature(z, y)
-
     def increment(self, z: Array, y: Array, step: Array) -> Array:
-        """Integral of f″ over [u, u + y·step]: the overlap with (1−h, 1+h)."""
+        """Return the integral of f″ over [u, u + y·step]: its overlap with (1−h, 1+h)."""
         u, move = y * z, y * step
         start = np.clip(u - 1, -self.width, self.width)
         # (u − 1) + move would lose a tiny move; inside the parabola it is kept exactly.
@@ -460,11 +468,14 @@ class HuberHinge(Kinked):
         return increment
 
     def lipschitz(self, regularization: float) -> float:
-        """1 on the unit ball."""
+        """Return 1 on the unit ball."""
         return 1.0
 
     def solution_bound(self, regularization: float) -> float:
-        """∥A∥ ≤ L/Λ, and (Λ/2)∥A∥² ≤ J(0) = f(0) = 1 (for h ≤ 1; (1+h)²/(4h) = 1 at h = 1)."""
+        """Return the bound by ∥A∥ ≤ L/Λ and (Λ/2)∥A∥² ≤ J(0) = f(0) = 1.
+
+        f(0) = 1 holds for h ≤ 1; (1+h)²/(4h) = 1 at h = 1.
+        """
         return min(1 / regularization, math.sqrt(2 / regularization))
 
 
@@ -473,7 +484,7 @@ class Huber(Kinked):
     """Huber's loss of a regression with ∣y∣ ≤ 1: (z − y)²/2 up to ∣z − y∣ = h, then linear.
 
     ∣f′∣ ≤ h and f″ ≤ 1; f″ jumps at the knots ∣z − y∣ = h, so there is no f‴. f′ has both signs
-    whatever the label is: it lies between the two ``vertices`` −h and h.
+    for any label: it lies between the two ``vertices`` −h and h.
     """
 
     width: float = 0.5
@@ -486,35 +497,25 @@ class Huber(Kinked):
     curvature_bound: ClassVar[float] = 1.0
     vertices: ClassVar[int] = 2
 
-    def __post_init__(self) -> None:
-        width = _checks.positive("width", self.width)
-        if not width <= 1:
-            raise InvalidInput(f"width={width!r}: must be at most 1.")
-        object.__setattr__(self, "width", width)
-
     def value(self, z: Array, y: Array) -> Array:
-        """The parabola and the two lines."""
+        """Return f, a parabola continued by two lines."""
         gap = np.abs(z - y)
         near = np.minimum(gap, self.width)
         value: Array = near * (gap - near / 2)
         return value
 
     def slope(self, z: Array, y: Array) -> Array:
-        """z − y, clipped to ±h."""
+        """Return z − y, clipped to ±h."""
         slope: Array = np.clip(z - y, -self.width, self.width)
         return slope
 
     def beyond(self, z: Array, y: Array) -> Array:
-        """∣z − y∣ − h."""
+        """Return ∣z − y∣ − h."""
         beyond: Array = np.abs(z - y) - self.width
         return beyond
 
-    def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
-        """(f′, f″)."""
-        return self.slope(z, y), self.curvature(z, y)
-
     def increment(self, z: Array, y: Array, step: Array) -> Array:
-        """Integral of f″ over the step: its overlap with (y − h, y + h)."""
+        """Return the integral of f″ over the step: its overlap with (y − h, y + h)."""
         gap = z - y
         # gap + step would lose a tiny step; inside the parabola it is kept exactly.
         inner = np.maximum(np.minimum(step, self.width - gap), -self.width - gap)
@@ -522,18 +523,20 @@ class Huber(Kinked):
         return np.where(np.abs(gap) <= self.width, inner, outer)
 
     def lipschitz(self, regularization: float) -> float:
-        """The width, on the unit ball."""
+        """Return the width, on the unit ball."""
         return self.width
 
     def solution_bound(self, regularization: float) -> float:
-        """∥A∥ ≤ L/Λ, and (Λ/2)∥A∥² ≤ J(0) ≤ h(1 − h/2), the most f(0) for ∣y∣ ≤ 1."""
+        """Return the bound by ∥A∥ ≤ L/Λ and (Λ/2)∥A∥² ≤ J(0) ≤ sup f(0) = h(1 − h/2)."""
         most = self.width * (1 - self.width / 2)
         return min(self.width / regularization, math.sqrt(2 * most / regularization))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Squared(_Scalar):
-    """f = (z − y)²/2 with ∣y∣ ≤ ``label_bound`` Y: f″ = 1, f‴ = 0; Lipschitz only near minimisers.
+    """The squared loss f = (z − y)²/2, ∣y∣ ≤ ``label_bound`` Y: f″ = 1, f‴ = 0.
+
+    It is Lipschitz only near minimisers.
 
     With singular values s of X/√n (s ≤ 1: rows in the unit ball), A = V diag(s/(s² + Λ)) Uᵀy/√n,
     so ∥A∥ ≤ Y·max s/(s² + Λ) over s ≤ 1 = Y/(2√Λ) for Λ ≤ 1 and Y/(1 + Λ) beyond; and
@@ -556,33 +559,29 @@ class Squared(_Scalar):
         object.__setattr__(self, "label_bound", bound)
 
     def value(self, z: Array, y: Array) -> Array:
-        """(z − y)²/2."""
+        """Return (z − y)²/2."""
         gap: Array = z - y
         return gap * gap / 2
 
     def slope(self, z: Array, y: Array) -> Array:
-        """z − y."""
+        """Return z − y."""
         gap: Array = z - y
         return gap
 
     def curvature(self, z: Array, y: Array) -> Array:
-        """1."""
+        """Return f″ = 1."""
         return np.ones_like(z)
 
-    def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
-        """(f′, f″)."""
-        return self.slope(z, y), self.curvature(z, y)
-
     def increment(self, z: Array, y: Array, step: Array) -> Array:
-        """The step itself."""
+        """Return the step itself."""
         return step
 
     def lipschitz(self, regularization: float) -> float:
-        """Y + sup∥A∥."""
+        """Return Y + sup∥A∥."""
         return self.label_bound + self.solution_bound(regularization)
 
     def solution_bound(self, regularization: float) -> float:
-        """Y·max over s ≤ 1 of s/(s² + Λ)."""
+        """Return Y·max over s ≤ 1 of s/(s² + Λ)."""
         if regularization <= 1:
             return self.label_bound / (2 * math.sqrt(regularization))
         return self.label_bound / (1 + regularization)
@@ -590,11 +589,11 @@ class Squared(_Scalar):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SoftmaxDerivatives:
-    """p and u = p − e_y of some rows (m, K), each entry to a few roundings of itself.
+    """The probabilities p and u = p − e_y of some rows (m, K), each accurate to a few roundings.
 
     ``slope``  u.
     ``rest``   1 − pₖ, as the sum of the others: it does not cancel where pₖ is near 1.
-    ``drift``  (m,) Σ pₖ∣tₖ∣ with tₖ = zₖ − max z, which the rounding of t adds up to.
+    ``drift``  (m,) Σ pₖ∣tₖ∣ with tₖ = zₖ − max z, the total effect of the rounding of t.
     """
 
     p: Array
@@ -615,7 +614,7 @@ class SoftmaxDerivatives:
 
     @cached_property
     def length(self) -> FloatArray:
-        """∥u∥."""
+        """The norms ∥u∥."""
         norms: FloatArray = np.sqrt(np.einsum("ij,ij->i", self.slope, self.slope)).astype(
             np.float64
         )
@@ -623,21 +622,21 @@ class SoftmaxDerivatives:
 
     @cached_property
     def trace(self) -> FloatArray:
-        """tr S = Σ pₖ(1 − pₖ), which no eigenvalue of S passes."""
+        """The trace tr S = Σ pₖ(1 − pₖ), which no eigenvalue of S exceeds."""
         trace: FloatArray = np.einsum("ij,ij->i", self.p, self.rest).astype(np.float64)
         return trace
 
     @property
     def steepness(self) -> FloatArray:
-        """2·tr S, which also bounds the eigenvalues of S at the p that was rounded."""
+        """The bound 2·tr S, which also holds for S at the rounded p."""
         return 2 * self.trace
 
     def rounding(self, label_size: float = 0.0) -> FloatArray:
-        """Bound the error of u for the z that was given."""
+        """Bound the error of u at the given z."""
         return self.long_rounding(ROUNDOFF)
 
     def long_rounding(self, unit: float, label_size: float = 0.0) -> FloatArray:
-        """Bound the error of u for the z that was given, roundings being ``unit``.
+        """Bound the error of u at the given z, with ``unit`` as roundoff.
 
         tₖ is off by ∣tₖ∣·unit, which makes the exponential off by as much relatively, and the
         exponential, the sum and the quotient by K + 10 roundings: pₖ is off by pₖ(∣tₖ∣ + drift +
@@ -650,7 +649,7 @@ class SoftmaxDerivatives:
         return bound
 
     def curvature_sum(self, X: FloatArray) -> FloatArray:
-        """(K·d, K·d) Σ S ⊗ x xᵀ: products for the blocks on and above the diagonal."""
+        """Return Σ S ⊗ x xᵀ (K·d, K·d): products for the blocks on and above the diagonal."""
         K, d = self.p.shape[1], X.shape[1]
         total = np.empty((K, d, K, d))
         for a in range(K):
@@ -661,7 +660,7 @@ class SoftmaxDerivatives:
         return total.reshape(K * d, K * d)
 
     def roots(self) -> FloatArray:
-        """(m, K, K) R = √P·Π, P = diag p, with the projection Π = I − √p√pᵀ.
+        """Return R = √P·Π (m, K, K), P = diag p, with the projection Π = I − √p√pᵀ.
 
         Π has 1 − pₖ on its diagonal, which is summed and not subtracted.
         """
@@ -684,9 +683,9 @@ class SoftmaxDerivatives:
 
 @dataclass(frozen=True, kw_only=True)
 class Softmax:
-    """f = log Σ e^(zₖ) − z_y for ``classes`` K: see the module for its bounds.
+    """The softmax loss f = log Σ e^(zₖ) − z_y of ``classes`` K; the module states its bounds.
 
-    z (m, K) holds one predictor a class and y (m,) the class, 0 … K − 1.
+    z (m, K) holds one predictor per class and y (m,) the class, 0 … K − 1.
     """
 
     classes: int
@@ -703,31 +702,31 @@ class Softmax:
 
     @property
     def outputs(self) -> int:
-        """K."""
+        """The number K of classes."""
         return self.classes
 
     @property
     def likelihood(self) -> Loss:
-        """Itself: predictions are softmax(z)."""
+        """The loss itself: predictions are softmax(z)."""
         return self
 
     @property
     def determinant(self) -> tuple[int, float]:
-        """(K − 1, 1/K)."""
+        """The pair (K − 1, 1/K)."""
         return self.classes - 1, 1 / self.classes
 
     @property
     def vertices(self) -> int:
-        """K − 1: eₖ − e_y for every other class."""
+        """The number K − 1: one vector eₖ − e_y for every other class."""
         return self.classes - 1
 
     @property
     def curvature_rounding(self) -> float:
-        """Four relative errors of p: each acts like as large a change of z."""
+        """Four relative errors of p: each has the effect of an equal change of z."""
         return 4 * gamma(_EXPONENTIAL + self.classes)
 
     def at(self, z: Array, y: Array) -> SoftmaxDerivatives:
-        """p and u, with their rounding errors and sums."""
+        """Return p and u, with their rounding errors and sums."""
         return SoftmaxDerivatives.of(z, self._codes(z, y))
 
     def check_labels(self, y: FloatArray) -> None:
@@ -746,29 +745,29 @@ class Softmax:
         return y.astype(np.int64)
 
     def value(self, z: Array, y: Array) -> Array:
-        """(n,) log Σ e^(zₖ) − z_y."""
+        """Return log Σ e^(zₖ) − z_y (n,)."""
         top, chosen = z.max(axis=1), z[np.arange(len(z)), self._codes(z, y)]
         value: Array = np.log(np.exp(z - top[:, None]).sum(axis=1)) + (top - chosen)
         return value
 
     def slope(self, z: Array, y: Array) -> Array:
-        """(n, K) u = p − e_y."""
+        """Return u = p − e_y (n, K)."""
         return self.at(z, y).slope
 
     def curvature(self, z: Array, y: Array) -> Array:
-        """(n, K, K) S = diag p − p pᵀ."""
+        """Return S = diag p − p pᵀ (n, K, K)."""
         return self.derivatives(z, y)[1]
 
     def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
-        """(u, S)."""
-        found = self.at(z, y)
-        curvature = -found.p[:, :, None] * found.p[:, None, :]
-        places = np.arange(self.classes)
-        curvature[:, places, places] = found.p * found.rest
-        return found.slope, curvature
+        """Return (u, S)."""
+        here = self.at(z, y)
+        curvature = -here.p[:, :, None] * here.p[:, None, :]
+        classes = np.arange(self.classes)
+        curvature[:, classes, classes] = here.p * here.rest
+        return here.slope, curvature
 
     def increment(self, z: Array, y: Array, step: Array) -> Array:
-        """p(z + a) − p(z) = p·(e^(a − c) − 1), c = log E[e^a], for ∣a∣ < 1; beyond, as it is."""
+        """Return p(z + a) − p(z), by p·(e^(a − c) − 1), c = log E[e^a], where ∣a∣ < 1."""
         p = self.at(z, y).p
         near = np.clip(step, -1.0, 1.0)
         mean = np.log1p(np.einsum("ij,ij->i", p, np.expm1(near)))
@@ -777,22 +776,22 @@ class Softmax:
         return np.where(small, p * np.expm1(near - mean[:, None]), far)
 
     def lipschitz(self, regularization: float) -> float:
-        """√2 on the unit ball."""
+        """Return √2 on the unit ball."""
         return math.sqrt(2)
 
     def solution_bound(self, regularization: float) -> float:
-        """∥A∥ ≤ √2/Λ from ∇J = 0, and (Λ/2)∥A∥² ≤ J(0) = log K."""
+        """Return the bound by ∥A∥ ≤ √2/Λ from ∇J = 0 and (Λ/2)∥A∥² ≤ J(0) = log K."""
         return min(
             math.sqrt(2) / regularization, math.sqrt(2 * math.log(self.classes) / regularization)
         )
 
 
 def default_margin(noise_ratio: float) -> float:
-    """clip(3 + log₁₀ r, 0, 3): 0 where a model is near a non-private one, 3 from r = 1 on."""
+    """Return clip(3 + log₁₀ r, 0, 3): 0 for models near a non-private one, 3 from r = 1 on."""
     return min(max(3 + math.log10(max(noise_ratio, 1e-300)), 0.0), 3.0)
 
 
-# By their names, which model.json has too. A new loss is a line here.
+# By their names, which model.json holds too. A new loss is one more entry.
 LOSSES: dict[str, type[Loss]] = {
     kind.name: kind for kind in (Logistic, HuberHinge, Huber, Squared, Softmax)
 }
@@ -801,7 +800,24 @@ LOSSES: dict[str, type[Loss]] = {
 def make_loss(
     name: str | Loss, *, label_bound: float | None = None, width: float = 0.5, margin: float = 0.0
 ) -> Loss:
-    """The loss that ``name`` names; ``label_bound`` is needed by the squared loss alone."""
+    """Return a loss by its name.
+
+    Parameters
+    ----------
+    name
+        "logistic", "huber-hinge", "huber" or "squared"; a loss is returned as it is.
+    label_bound
+        The bound on ∣y∣, for the squared loss only.
+    width
+        The width h of the two Huber losses.
+    margin
+        The margin a of the logistic loss.
+
+    Raises
+    ------
+    InvalidInput
+        If the name is unknown, or the squared loss has no ``label_bound``.
+    """
     if isinstance(name, Logistic | HuberHinge | Huber | Squared):
         return name
     match _checks.one_of("loss", name, ("logistic", "huber-hinge", "huber", "squared")):
@@ -814,7 +830,7 @@ def make_loss(
         case _:
             if label_bound is None:
                 raise InvalidInput(
-                    "label_bound=None: the squared loss needs a bound on ∣y∣; give one that you"
-                    " know without the data."
+                    "label_bound=None: the squared loss needs a bound on ∣y∣; give one that does"
+                    " not depend on the data."
                 )
             return Squared(label_bound=label_bound)

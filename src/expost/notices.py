@@ -1,8 +1,8 @@
-"""Every warning of expost, and the two ways of keeping one from the user.
+"""Warnings of expost, and how to ignore or collect them.
 
 The filters of :mod:`warnings` belong to the process: a thread that changes them changes them for
-all threads, and two changes that overlap are never undone. What is ignored or collected here
-belongs to the running thread (or asynchronous task) alone, and the filters stay as they are.
+all threads, and two changes that overlap are never undone. This module ignores or collects
+warnings for the running thread (or asynchronous task) alone and does not change the filters.
 """
 
 import threading
@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["ALONE", "collected", "ignored", "listed", "taken", "warn"]
+__all__ = ["FILTER_LOCK", "collected", "ignored", "is_captured", "listed", "warn"]
 
-# Held around functions of scikit-learn that change the filters for a moment: two threads of expost
-# in them at once would leave the filters changed.
-ALONE = threading.RLock()
+# Held around functions of scikit-learn that change the filters temporarily: two threads that call
+# them at the same time would leave the filters changed.
+FILTER_LOCK = threading.RLock()
 
 _ignored: ContextVar[tuple[type[Warning], ...]] = ContextVar("_ignored", default=())
 _collected: ContextVar[list[tuple[type[Warning], str]] | None] = ContextVar(
@@ -25,22 +25,22 @@ _collected: ContextVar[list[tuple[type[Warning], str]] | None] = ContextVar(
 
 def warn(message: str, category: type[Warning], *, stacklevel: int = 1) -> None:
     """Warn as :func:`warnings.warn` does, unless this thread ignores or collects the category."""
-    if not taken(message, category):
+    if not is_captured(message, category):
         warnings.warn(message, category, stacklevel=stacklevel + 1)
 
 
-def taken(message: str, category: type[Warning]) -> bool:
-    """Whether this thread ignores the warning or has collected it now."""
+def is_captured(message: str, category: type[Warning]) -> bool:
+    """Return whether this thread ignores the warning or collects it, which is then done."""
     if issubclass(category, _ignored.get()):
         return True
-    found = _collected.get()
-    if found is not None:
-        found.append((category, message))
-    return found is not None
+    warnings_so_far = _collected.get()
+    if warnings_so_far is not None:
+        warnings_so_far.append((category, message))
+    return warnings_so_far is not None
 
 
 def listed(parts: Sequence[str], most: int = 6) -> str:
-    """Return the first parts of a sentence, and how many more there are."""
+    """Return the first ``most`` parts, separated by commas, and the number of the others."""
     more = f" and {len(parts) - most} more" if len(parts) > most else ""
     return ", ".join(parts[:most]) + more
 
@@ -57,10 +57,10 @@ def ignored(*categories: type[Warning]) -> Iterator[None]:
 
 @contextmanager
 def collected() -> Iterator[list[tuple[type[Warning], str]]]:
-    """Collect expost's warnings, each with its category, in place of emitting them."""
-    found: list[tuple[type[Warning], str]] = []
-    token = _collected.set(found)
+    """Collect expost's warnings, each with its category, instead of emitting them."""
+    collection: list[tuple[type[Warning], str]] = []
+    token = _collected.set(collection)
     try:
-        yield found
+        yield collection
     finally:
         _collected.reset(token)

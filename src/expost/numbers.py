@@ -1,19 +1,19 @@
-"""Numbers as text: to the nearest, or on the safe side of a bound.
+"""Numbers as strings: rounded to the nearest, or in the safe direction of a bound.
 
-Every number that a person reads is formatted here. :func:`count`, :func:`figure`, :func:`number`,
+This module formats every number for readers. :func:`count`, :func:`figure`, :func:`number`,
 :func:`percent`, :func:`share`, :func:`chance`, :func:`out_of`, :func:`certainty` and
 :func:`interval` are for documents; the other functions return plain decimals for terminals and
 files.
 
 Conventions
 -----------
-A float64 counts as its shortest decimal text that reads back as the same float (``repr``): 0.05 is
-five hundredths, not the 0.05000000000000000277 that is stored. An upper bound is shown as a decimal
-number that is at least that, a lower bound as one that is at most that. No tolerance is allowed
-for: 0.30000000000000004 is above 0.3 and is shown as 0.301.
+A float64 counts as the shortest decimal number that reads back as the same float (``repr``): 0.05
+is five hundredths, not the 0.05000000000000000277 that is stored. An upper bound is shown as a
+decimal number that is at least as large, a lower bound as one that is at most as large. There is no
+tolerance: 0.30000000000000004 is above 0.3 and is shown as 0.301.
 
-Bounds are rounded up (``UP``) or down (``DOWN``); estimates are rounded to the nearest. What is not
-a number is no bound: it raises ``ArithmeticError``.
+Bounds are rounded "up" or "down"; estimates are rounded to the nearest. NaN raises
+``ArithmeticError``.
 """
 
 import math
@@ -60,7 +60,7 @@ __all__ = [
 
 Side = Literal["nearest", "up", "down"]
 
-# A doubt below this has no percentage: 99.99…9 % is no longer read.
+# A smaller doubt is not shown as a percentage: 99.99…9 % is not readable.
 LEAST_DOUBT = 1e-6
 _LEAST_PROBABILITY = Decimal("1e-300")
 # A larger count is written as a power of ten.
@@ -69,15 +69,15 @@ _DIRECTIONS = {"up": ROUND_CEILING, "down": ROUND_FLOOR}
 _TIMES_TEN = " × 10"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _GREEK = {"epsilon": "ε", "delta": "δ", "mu": "μ", "sigma": "σ"}
-# Neither in an option's name nor in that of a parameter.
+# A name of a Greek letter that is not a part of the name of an option or a parameter.
 _SPELLED = re.compile(rf"(?<![\w.-])({'|'.join(_GREEK)})(?![\w=-])")
 _EXPONENT = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)e([+-]\d+)(?!\w)")
-# Enough digits for any float64 with any number of decimals that is shown.
+# Enough digits for any float64 with any displayed number of decimals.
 _CONTEXT = Context(prec=800)
 
 
 def decimal(value: float | Decimal) -> Decimal:
-    """The number that a float64 stands for: its shortest decimal text."""
+    """Return the shortest decimal number that reads back as ``value``."""
     if isinstance(value, Decimal):
         return value
     if math.isnan(value):
@@ -86,7 +86,7 @@ def decimal(value: float | Decimal) -> Decimal:
 
 
 def significant(number: float | Decimal, digits: int, side: Side = "nearest") -> Decimal:
-    """A finite number with so many significant digits."""
+    """Return a finite number, rounded to ``digits`` significant digits."""
     if side == "nearest":
         return Decimal(f"{number:.{digits - 1}e}")
     exact = decimal(number)
@@ -97,7 +97,7 @@ def significant(number: float | Decimal, digits: int, side: Side = "nearest") ->
 
 
 def fixed(value: float, places: int, side: Side = "nearest", *, percent: bool = False) -> str:
-    """A number with so many decimals, or a hundred times it."""
+    """Return a number with ``places`` decimals, times 100 if ``percent``."""
     if not math.isfinite(value):
         return _infinite(value)
     if side == "nearest":
@@ -106,51 +106,51 @@ def fixed(value: float, places: int, side: Side = "nearest", *, percent: bool = 
         exact = decimal(value).scaleb(2 if percent else 0, _CONTEXT)
         unit = Decimal(1).scaleb(-places)
         text = f"{exact.quantize(unit, _DIRECTIONS[side], _CONTEXT):f}"
-    # Nothing is gained by the sign of a zero.
+    # A zero has no sign.
     return text.removeprefix("-") if not text.strip("-0.") else text
 
 
 def at_most(value: float | Decimal, digits: int = 3) -> str:
-    """An upper bound with ``digits`` significant digits, rounded up: 0.0272, 1.1, 368, 1.2e-09."""
+    """Return an upper bound, rounded up to ``digits`` digits: 0.0272, 1.1, 368, 1.2e-09."""
     return _bound(value, digits, "up")
 
 
 def at_least(value: float | Decimal, digits: int = 3) -> str:
-    """A lower bound with ``digits`` significant digits, rounded down."""
+    """Return a lower bound, rounded down to ``digits`` significant digits."""
     return _bound(value, digits, "down")
 
 
 def upper_text(value: float, digits: int = 6) -> str:
-    """An upper bound as ``f"{value:.6g}"`` has it: 1e-05, 1000, inf."""
+    """Return an upper bound in the form of ``f"{value:.6g}"``: 1e-05, 1000, inf."""
     return _general(value, digits, "up")
 
 
 def lower_text(value: float, digits: int = 6) -> str:
-    """A lower bound as ``f"{value:.6g}"`` has it."""
+    """Return a lower bound in the form of ``f"{value:.6g}"``."""
     return _general(value, digits, "down")
 
 
 def rounded_up(value: float, digits: int = 3) -> float:
-    """The float with so many digits that is no less than ``value``; NaN and ±∞ stay."""
+    """Return ``value``, rounded up to ``digits`` significant digits; NaN and ±∞ are kept."""
     return float(significant(value, digits, "up")) if math.isfinite(value) else value
 
 
 def rounded_down(value: float, digits: int = 3) -> float:
-    """The float with so many digits that is no more than ``value``."""
+    """Return ``value``, rounded down to ``digits`` significant digits; NaN and ±∞ are kept."""
     return float(significant(value, digits, "down")) if math.isfinite(value) else value
 
 
 def interval_text(
     value: float, low: float, high: float, places: int, *, percent: bool = False, to: str = "…"
 ) -> str:
-    """An estimate to the nearest, with the ends of its interval rounded outwards."""
+    """Return an estimate to the nearest, with the ends of its interval rounded outwards."""
     middle = fixed(value, places, percent=percent)
     ends = fixed(low, places, "down", percent=percent), fixed(high, places, "up", percent=percent)
     return f"{middle} ({ends[0]} {to} {ends[1]})"
 
 
 def percent_at_most(probability: float | Decimal, doubt: float | None = None) -> str:
-    """An upper bound of a share: one decimal, more near 0 and near 1; '< 100 %' if none is enough.
+    """Return an upper bound of a share: one decimal, more near 0 and 1, '< 100 %' next to 1.
 
     ``doubt`` is 1 − probability, where it is known better than by subtraction.
     """
@@ -171,7 +171,7 @@ def percent_at_most(probability: float | Decimal, doubt: float | None = None) ->
 
 
 def percent_at_least(probability: float | Decimal) -> str:
-    """A lower bound of a share: one decimal, more near 0; 100 % where it is 1."""
+    """Return a lower bound of a share: one decimal, more near 0; '100 %' only for 1."""
     check_probability(probability)
     hundredfold = decimal(probability).scaleb(2)
     if hundredfold in (0, 100):
@@ -182,11 +182,11 @@ def percent_at_least(probability: float | Decimal) -> str:
 
 
 def certainty_at_most(log_odds: float) -> str:
-    """An upper bound of a posterior by its log odds; 50 % at 0, 100 % only where they are ∞."""
+    """Return an upper bound of the posterior at these log odds; 50 % at 0, 100 % only at ∞."""
     size = abs(decimal(log_odds))
     if size.is_infinite():
         return "100 %" if log_odds > 0 else "0 %"
-    # In decimals, with the odds of the less likely side: nothing is lost near 0, 1/2 and 1.
+    # In decimals, with the odds of the less likely side: no digit is lost near 0, 1/2 and 1.
     odds = (-size).exp()
     less, more = odds / (1 + odds), 1 / (1 + odds)
     probability, doubt = (more, less) if log_odds >= 0 else (less, more)
@@ -196,20 +196,20 @@ def certainty_at_most(log_odds: float) -> str:
 
 
 def summed_up(values: Iterable[float]) -> float:
-    """The least float that is no less than the sum of ``values``: 0.3 for three times 0.1."""
+    """Return the sum of ``values``, rounded up: 0.3 for three times 0.1."""
     total = sum(map(decimal, values), Decimal(0))
     nearest = float(total)
     return nearest if decimal(nearest) >= total else math.nextafter(nearest, math.inf)
 
 
 def check_probability(probability: float | Decimal) -> None:
-    """Raise where it is none."""
+    """Raise unless ``probability`` lies in [0, 1]."""
     if not 0 <= probability <= 1:
         raise ArithmeticError("a probability lies outside of [0, 1]")
 
 
 def plain(number: Decimal, *, least: int = -5, most: int = 10, comma: str = ",") -> str:
-    """A number without idle zeros, and without an exponent where it is of a usual size."""
+    """Return a number without trailing zeros, with an exponent only outside 10^least to 10^most."""
     if number == 0:
         return "0"
     power = number.adjusted()
@@ -219,7 +219,7 @@ def plain(number: Decimal, *, least: int = -5, most: int = 10, comma: str = ",")
 
 
 def trimmed(text: str) -> str:
-    """A number's text without idle zeros."""
+    """Return a formatted number without trailing zeros."""
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
@@ -240,7 +240,7 @@ def _infinite(value: float | Decimal) -> str:
 
 
 def for_persons(rows_per_person: int) -> str:
-    """Return " for persons with up to k rows", or nothing where a guarantee is for one row."""
+    """Return " for persons with up to k rows", or "" for a record-level guarantee."""
     return "" if rows_per_person == 1 else f" for persons with up to {rows_per_person:,} rows"
 
 
@@ -249,11 +249,11 @@ def relation_words(covers_replacement: bool, rows_per_person: int = 1) -> str:
 
     It has no comma, which separates the items of a description.
     """
-    what = "a row is" if rows_per_person == 1 else "rows are"
+    subject = "a row is" if rows_per_person == 1 else "rows are"
     return (
-        f"if {what} removed or added or replaced"
+        f"if {subject} removed or added or replaced"
         if covers_replacement
-        else f"if {what} removed or added"
+        else f"if {subject} removed or added"
     )
 
 
@@ -287,14 +287,14 @@ def figure(value: float, side: Side = "nearest", digits: int = 3) -> str:
 
 
 def number(value: float, side: Side = "nearest", digits: int = 3) -> str:
-    """Return a number for a sentence, without idle zeros: 0.012, 1, 1,230, 10⁻⁶, ∞."""
+    """Return a number for a sentence, without trailing zeros: 0.012, 1, 1,230, 10⁻⁶, ∞."""
     mantissa, times, power = figure(value, side, digits).partition(_TIMES_TEN)
     mantissa = trimmed(mantissa)
     return f"10{power}" if times and mantissa == "1" else f"{mantissa}{times}{power}"
 
 
 def percent(probability: float, side: Side = "nearest") -> str:
-    """Return a share with one decimal; what is not 0 or 1 never reads like it.
+    """Return a share with one decimal; only 0 and 1 are shown as 0 % and 100 %.
 
     Bounds have more decimals near 0 and near 1.
     """
@@ -312,12 +312,12 @@ def percent(probability: float, side: Side = "nearest") -> str:
 
 
 def share(value: float) -> str:
-    """Return a share that was chosen, as it was: 50 %, 99.9 %, all."""
+    """Return a chosen share with all its digits: 50 %, 99.9 %, all."""
     return "all" if value == 1 else f"{plain(100 * decimal(value))} %"
 
 
 def chance(probability: float) -> str:
-    """Return a chance, rounded up: 1 in 10,000, or 95.2 in 100 where it is not small."""
+    """Return a probability, rounded up: 1 in 10,000, or 95.2 in 100 where it exceeds ½."""
     check_probability(probability)
     if probability == 0:
         return "0"
@@ -332,7 +332,7 @@ def chance(probability: float) -> str:
 def out_of(probability: float, side: Side = "up") -> str:
     """Return a share as 2.8 in 100, or in 1,000 and so on where it is smaller.
 
-    It is rounded up, or left as it is ("nearest").
+    It is rounded up, or not rounded ("nearest").
     """
     check_probability(probability)
     if probability == 0:
@@ -350,7 +350,7 @@ def out_of(probability: float, side: Side = "up") -> str:
 
 
 def certainty(log_odds: float) -> str:
-    """Return a posterior by its log odds, rounded up; 100 % only where they are infinite."""
+    """Return the posterior at these log odds, rounded up; 100 % only where they are infinite."""
     return symbols(certainty_at_most(log_odds))
 
 

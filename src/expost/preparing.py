@@ -1,8 +1,8 @@
 """The rows of a table as an estimator needs them: read once, in memory or in passes.
 
-The first pass over a table finds out what an estimator needs to know of all rows together
-(:class:`Facts`), and keeps the rows in memory if they fit. Everything after it works on
-:class:`~expost.rows.Rows` and does not know which of the two they are.
+The first pass over a table collects what an estimator needs of all rows together (:class:`Facts`),
+and keeps the rows in memory if they fit. Everything after it works on :class:`~expost.rows.Rows`,
+which are the same for both.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ __all__ = ["Facts", "objective_of", "objective_over", "read_rows", "rescaled"]
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What one pass finds out about all rows together.
+    """What one pass collects about all rows together.
 
     ``classes``        the rows of each class, in the order of the encoding's classes; of a
                        regression the rows with labels ≤ 0 and > 0.
@@ -61,7 +61,7 @@ class _BlockFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class _FactsOf:
-    """Find the facts of one block; ``classes`` is their number, None of a regression."""
+    """A pass that collects the facts of each block; ``classes``: their number, or None."""
 
     classes: int | None
     label_scale: LabelScale | None
@@ -72,14 +72,14 @@ class _FactsOf:
         encoded = block.encoded
         assert encoded is not None
         y = encoded.y
-        places = y if self.classes is not None and self.classes > 2 else (y > 0).astype(float)
+        codes = y if self.classes is not None and self.classes > 2 else (y > 0).astype(float)
         return _BlockFacts(
-            classes=np.bincount(places.astype(np.int64), minlength=self.classes or 2),
+            classes=np.bincount(codes.astype(np.int64), minlength=self.classes or 2),
             labels=(float(y.min()), float(y.max())),
             past=0 if self.label_scale is None else self.label_scale.past(y),
             clipped=block.clipped,
             unknown=encoded.unknown,
-            leaves=leaves(encoded.X, y if self.classes is None else places),
+            leaves=leaves(encoded.X, y if self.classes is None else codes),
             summary=BlockSummary.of(block),
             kept=block if self.keep else None,
         )
@@ -100,19 +100,19 @@ def read_rows(rows: TableRows, *, hold: bool = False) -> tuple[Rows, Facts]:
 
     def summaries() -> Iterator[BlockSummary]:
         nonlocal past, clipped, labels, classes
-        for facts in rows.map(task):
-            classes = classes + facts.classes
-            past, clipped = past + facts.past, clipped + facts.clipped
-            labels = min(labels[0], facts.labels[0]), max(labels[1], facts.labels[1])
-            for name, count in facts.unknown.items():
+        for part in rows.map(task):
+            classes = classes + part.classes
+            past, clipped = past + part.past, clipped + part.clipped
+            labels = min(labels[0], part.labels[0]), max(labels[1], part.labels[1])
+            for name, count in part.unknown.items():
                 unknown[name] = unknown.get(name, 0) + count
-            content.add(facts.summary.rows, facts.leaves)
-            if keeper is not None and facts.kept is not None:
-                keeper.add(facts.kept)
-            yield facts.summary
+            content.add(part.summary.rows, part.leaves)
+            if keeper is not None and part.kept is not None:
+                keeper.add(part.kept)
+            yield part.summary
 
     summary = RowSummary.of(summaries(), stream.count)
-    found = Facts(
+    facts = Facts(
         rows=stream.count,
         classes=tuple(classes.tolist()),
         labels=labels,
@@ -122,11 +122,11 @@ def read_rows(rows: TableRows, *, hold: bool = False) -> tuple[Rows, Facts]:
         content=content.value,
         summary=summary,
     )
-    return replace(rows, summary=summary) if keeper is None else keeper.rows(), found
+    return replace(rows, summary=summary) if keeper is None else keeper.rows(), facts
 
 
 class _Keeper:
-    """Copies the blocks of a table into arrays of all rows."""
+    """Arrays of all rows of a table, filled block by block."""
 
     def __init__(self, rows: TableRows) -> None:
         features = len(rows.stream.encoding.feature_names)

@@ -40,16 +40,25 @@ __all__ = ["Release", "public_scalars"]
 class Release(Sealed, Displayed):
     """A released model.
 
-    ``theta``           (d,) in the coordinates of the unit ball, the intercept last; for K > 2
-                        classes (K·d,), class by class.
-    ``mechanism``       how it was released, with n, Λ, the loss and the noise.
-    ``ball``            how rows come into the unit ball.
-    ``classes``         the labels, of two the second one positive; None for regression.
-    ``label_scale``     how the labels of a regression are scaled; None for a classifier.
-    ``encoding``        the table's encoding (JSON), where there was a table.
-    ``read_from_data``  the constants that were read from the data, those of the encoding among
-                        them: not private.
-    ``seeded``          whether the noise came from a seed instead of the operating system.
+    Attributes
+    ----------
+    theta : FloatArray
+        (d,) in the coordinates of the unit ball, the intercept last; for K > 2 classes (K·d,),
+        class by class.
+    mechanism : Mechanism
+        The mechanism, with n, Λ, the loss and the noise.
+    ball : UnitBall
+        The map of rows to the unit ball.
+    classes : NDArray[Any] | None
+        The labels, of two the second one positive; None for regression.
+    label_scale : LabelScale | None
+        The scale of the labels of a regression; None for a classifier.
+    encoding : dict[str, Any] | None
+        The table's encoding (JSON), where there was a table.
+    read_from_data : tuple[str, ...]
+        The constants that were read from the data, those of the encoding among them: not private.
+    seeded : bool
+        Whether the noise came from a seed instead of the operating system.
     """
 
     theta: FloatArray
@@ -78,7 +87,9 @@ class Release(Sealed, Displayed):
         if (self.label_scale is None) is not mechanism.loss.is_classification:
             raise InvalidInput("label_scale: one for a regression, none for a classifier.")
         if self.label_scale is not None and self.label_scale.bound != mechanism.loss.label_bound:
-            raise InvalidInput("label_scale: its bound is not that of the loss; was edited.")
+            raise InvalidInput(
+                "label_scale: its bound is not that of the loss; the file was edited."
+            )
         mechanism.check_classes()
         many = mechanism.loss.classes if isinstance(mechanism.loss, Softmax) else 2
         if self.classes is not None and not (
@@ -97,9 +108,9 @@ class Release(Sealed, Displayed):
 
     @property
     def audience(self) -> Audience:
-        """Whether this model may leave the building."""
-        promised = self.mechanism.worst_case < np.inf
-        if not promised or self.seeded or self.read_from_data:
+        """The audience of this model: public, unless something about it needs review."""
+        guaranteed = self.mechanism.worst_case < np.inf
+        if not guaranteed or self.seeded or self.read_from_data:
             return Audience.NEEDS_REVIEW
         return Audience.PUBLIC
 
@@ -151,18 +162,18 @@ class Release(Sealed, Displayed):
         return predictors(rows, self.theta, self.mechanism.loss.outputs)
 
     def targets(self, y: Any, rows: int) -> FloatArray:
-        """Labels as the loss takes them: ±1, the class from 0 up, or scaled and clipped."""
+        """Return labels as the loss takes them: ±1, the class from 0 up, or scaled and clipped."""
         if self.classes is not None:
             return (signs if len(self.classes) == 2 else class_codes)(y, self.classes)
         assert self.label_scale is not None
         return self.label_scale.inside(_checks.vector(y, length=rows))
 
     def problem(self, X: Any, y: Any) -> Objective:
-        """:meth:`objective`, for what works on models of two classes alone."""
+        """Return :meth:`objective`, for code that works on models of two classes alone."""
         return two_classes_only(self.objective(X, y))
 
     def objective(self, X: Any, y: Any) -> Objective:
-        """The rows as this model's objective sees them; X: see :meth:`encodes`."""
+        """Return the objective of this model over these rows; X: see :meth:`encodes`."""
         rows = self._encoded(X, y) if self.encodes(X) else self._plain(X, y)
         penalty = np.full(self.mechanism.dimension, self.mechanism.total_regularization)
         return Objective(rows=rows, loss=self.mechanism.loss, penalty=penalty)
@@ -204,14 +215,14 @@ class Release(Sealed, Displayed):
 
     def __repr__(self) -> str:
         seeded = ", made with a random_state: not a private release" if self.seeded else ""
-        kind, noise = self.mechanism.loss.name, self.mechanism.noise
-        how = self.mechanism
-        delta = "" if how.delta is None else f", delta={upper_text(how.delta)}"
-        covered = f" {relation_text(how)}" if how.worst_case < np.inf else ""
+        mechanism = self.mechanism
+        kind, noise = mechanism.loss.name, mechanism.noise
+        delta = "" if mechanism.delta is None else f", delta={upper_text(mechanism.delta)}"
+        covered = f" {relation_text(mechanism)}" if mechanism.worst_case < np.inf else ""
         return (
-            f"Release({kind}, n={how.rows},"
-            f" epsilon={upper_text(how.epsilon)}{delta}"
-            f"{for_persons(how.rows_per_person)}{covered},"
+            f"Release({kind}, n={mechanism.rows},"
+            f" epsilon={upper_text(mechanism.epsilon)}{delta}"
+            f"{for_persons(mechanism.rows_per_person)}{covered},"
             f" noise={noise!r}, forecast: {self.mechanism.forecast.label}{seeded})"
         )
 
@@ -235,14 +246,14 @@ class Release(Sealed, Displayed):
 
     @property
     def _label_fields(self) -> dict[str, Any]:
-        """How labels are scaled; left out where there are none, or if they stay as they are."""
+        """The scale of the labels; left out where there is none, or if it is the identity."""
         scale = self.label_scale
         if scale is None or scale == LabelScale(bound=scale.bound):
             return {}
         return {"label_scale": to_fields(scale)}
 
     def save(self, path: str | Path) -> Path:
-        """Write model.json: whole or not at all."""
+        """Write model.json, completely or not at all."""
         return write_json(path, self.audience, self.to_json())
 
     def derived(self) -> Iterable[tuple[str, str]]:
@@ -252,11 +263,11 @@ class Release(Sealed, Displayed):
     @classmethod
     def from_content(cls, value: dict[str, Any]) -> Self:
         """Return the release with these fields."""
-        how = value["mechanism"]
-        kind = _checks.one_of("mechanism.kind", how["kind"], tuple(MECHANISMS))
+        fields = value["mechanism"]
+        kind = _checks.one_of("mechanism.kind", fields["kind"], tuple(MECHANISMS))
         theta = np.array([number(entry, "theta") for entry in value["theta"]])
         mechanism = MECHANISMS[kind].from_fields(
-            how,
+            fields,
             loss=_loss_from_json(value["loss"]),
             regularization=number(value["regularization"], "regularization"),
             rows=value["n"],
@@ -265,7 +276,7 @@ class Release(Sealed, Displayed):
         classes = value["classes"]
         names, scale = value["feature_names"], value.get("label_scale")
         if scale is None and mechanism.loss.label_bound is not None:
-            # Labels as they are, up to their bound.
+            # Labels are not scaled, only bounded.
             scale = {"bound": mechanism.loss.label_bound}
         encoding = _object_or_none(value["encoding"])
         released = None if encoding is None else Encoding.from_json(encoding).histograms
@@ -348,13 +359,14 @@ def _object_or_none(value: Any) -> dict[str, Any] | None:
 
 
 def _label(label: Any) -> str | int | float | bool:
-    """Return a label as JSON knows it."""
-    found = label.item() if isinstance(label, np.generic) else label
-    if not isinstance(found, str | int | float | bool):
+    """Return a label as a JSON value."""
+    value = label.item() if isinstance(label, np.generic) else label
+    if not isinstance(value, str | int | float | bool):
         raise InvalidInput(
-            f"classes: labels of type {type(found).__name__} cannot be saved; use text or numbers."
+            f"classes: labels of type {type(value).__name__} cannot be saved; use strings or"
+            " numbers."
         )
-    return found
+    return value
 
 
 def _loss_from_json(value: Mapping[str, Any]) -> Loss:

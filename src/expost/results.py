@@ -1,7 +1,7 @@
-"""Results: shown as a figure or in a notebook, and tables with one line for each row.
+"""Results: their display as text, as a figure and in a notebook, and their tables of rows.
 
-Results lie below the report in the layers: a report is made of results, and no result needs a
-report. :class:`Displayed` imports the report by name when a result is shown.
+Reports are made of results, and no result needs a report: the report package is a higher layer.
+:class:`Displayed` imports it by name when a result is displayed.
 """
 
 import json
@@ -18,17 +18,11 @@ from expost.errors import InvalidInput, require
 from expost.files.atomic import write_bytes, write_with
 from expost.types import Audience
 
-__all__ = ["Displayed", "RowTable", "ScalarTable", "audience_of", "row_keys"]
-
-
-def audience_of(result: Any) -> Audience:
-    """Return the audience of a result; without one it is curator-only."""
-    audience = getattr(result, "audience", Audience.CURATOR_ONLY)
-    return audience if isinstance(audience, Audience) else Audience.CURATOR_ONLY
+__all__ = ["Displayed", "RowTable", "ScalarTable", "row_keys"]
 
 
 class Displayed:
-    """A result that is shown by its document: as text, as a figure and in a notebook."""
+    """A result that its document displays: as text, as a figure and in a notebook."""
 
     def __str__(self) -> str:
         """Return the overview of the result's document."""
@@ -43,47 +37,89 @@ class Displayed:
         kind : str, optional
             The key of the figure (docs/reading-a-report.md); the first one by default.
         ax : matplotlib axes or sequence of axes, optional
-            Where to draw, one for each panel; a new figure by default.
+            The axes to draw on, one for each panel; a new figure by default.
         **options
-            What else belongs to this kind of result (docs/reading-a-report.md).
+            Further options of this kind of result (docs/reading-a-report.md).
 
         Returns
         -------
         Drawing
-            ``figure_`` and ``axes_`` of what was drawn, as scikit-learn's displays have them.
+            The ``figure_`` and its ``axes_``, as in scikit-learn's displays.
         """
         return import_module("expost.report.drawing").plot(self, kind=kind, ax=ax, **options)
 
     def _repr_html_(self) -> str:
-        """Return the fragment that a notebook shows."""
+        """Return the HTML fragment for a notebook."""
         report = import_module("expost.report")
         return str(report.render_fragment(report.document_of(self)))
 
 
 class RowTable(ABC, Displayed):
-    """What results with per-row figures share; ``audience`` goes with every table of them."""
+    """A result with per-row figures; ``audience`` is written into every table of them."""
 
     audience: Audience
 
     @abstractmethod
     def columns(self) -> dict[str, Any]:
-        """Every per-row figure, by name."""
+        """Return every per-row figure, by name.
+
+        Returns
+        -------
+        dict of str to array
+            Each array has one entry per row.
+        """
 
     def to_arrow(self) -> Any:
-        """A pyarrow table, one row a row."""
+        """Return the per-row figures as a pyarrow table.
+
+        Returns
+        -------
+        pyarrow.Table
+            One line for each row; the metadata of the schema holds the audience.
+        """
         import pyarrow as pa
 
         table = pa.table(self.columns())
         return table.replace_schema_metadata({"audience": self.audience.value})
 
     def to_frame(self, library: str = "pandas") -> Any:
-        """A pandas or polars frame."""
+        """Return the per-row figures as a data frame.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars"}
+            The library of the frame.
+
+        Returns
+        -------
+        pandas.DataFrame or polars.DataFrame
+            One line for each row.
+
+        Raises
+        ------
+        MissingExtra
+            If the library is not installed.
+        """
         _checks.one_of("library", library, ("pandas", "polars"))
         module = require(library, caller=f"{type(self).__name__}.to_frame", extra=library)
         return module.DataFrame(self.columns())
 
     def to_parquet(self, path: str | Path) -> Path:
-        """Write the table; the file's name says CURATOR-ONLY and its owner alone may read it."""
+        """Write the per-row figures to a Parquet file.
+
+        Unless the audience is public, only the owner can read the file and its name contains
+        CURATOR-ONLY.
+
+        Parameters
+        ----------
+        path
+            The path of the file, as ``profile.parquet``.
+
+        Returns
+        -------
+        Path
+            The path that was written.
+        """
         import pyarrow.parquet
 
         table = self.to_arrow()
@@ -94,7 +130,7 @@ class RowTable(ABC, Displayed):
         )
 
     def _json(self, value: Mapping[str, Any], path: str | Path | None) -> str | Path:
-        """Return ``value`` as strict JSON text, or write it to a file as `to_parquet` does."""
+        """Return ``value`` as strict JSON, or write it to a file as :meth:`to_parquet` does."""
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         if path is None:
             return text
@@ -102,7 +138,7 @@ class RowTable(ABC, Displayed):
 
 
 class ScalarTable(RowTable):
-    """A table of rows with scalars, as JSON and as a dict for one audience."""
+    """A table of rows with public scalars, as JSON and as a dict for one audience."""
 
     @abstractmethod
     def scalars(self) -> dict[str, Any]:
@@ -116,21 +152,37 @@ class ScalarTable(RowTable):
         audience
             "public": scalars that may be logged (ε, δ, mechanism, n). "curator-only": every figure
             of ``to_json``, with those of single rows.
+
+        Returns
+        -------
+        dict of str to Any
+            Values of JSON.
         """
         if Audience(audience) is not Audience.CURATOR_ONLY:
             return self.scalars()
-        whole: dict[str, Any] = json.loads(str(self.to_json()))
-        return whole | self.scalars()
+        figures: dict[str, Any] = json.loads(str(self.to_json()))
+        return figures | self.scalars()
 
     @abstractmethod
     def to_json(self, path: str | Path | None = None) -> str | Path:
-        """Return every figure as JSON text, or write it to a file of the audience."""
+        """Return every figure as JSON, or write it to a file.
+
+        Parameters
+        ----------
+        path
+            The path of the file; None returns the JSON string.
+
+        Returns
+        -------
+        str or Path
+            The JSON string, or the path that was written.
+        """
 
 
 def row_keys(
     ids: Sequence[Any] | None, rows: int, *, entry: str = "ids: entry"
 ) -> tuple[Any, ...] | None:
-    """Keys of rows as plain numbers or text, one for each row; ``entry`` names one in messages."""
+    """Return the keys of rows as plain numbers or strings; ``entry`` names one in messages."""
     if ids is None:
         return None
     if isinstance(ids, str) or not hasattr(ids, "__iter__"):
@@ -138,28 +190,29 @@ def row_keys(
     keys = tuple(key.item() if isinstance(key, np.generic) else key for key in ids)
     kinds = {type(key) for key in keys}
     if len(kinds) > 1 or not kinds <= {str, int, float, bool} or not _is_plain(keys):
-        keys = tuple(_text(key, f"{entry} {place}") for place, key in enumerate(keys))
+        keys = tuple(_string(key, f"{entry} {index}") for index, key in enumerate(keys))
     if len(keys) != rows:
         raise InvalidInput(f"ids has {len(keys)} entries: must have one for each of {rows} rows.")
     return keys
 
 
 def _is_plain(keys: tuple[Any, ...]) -> bool:
-    """Whether a file holds each of them as it is."""
+    """Return whether a file can hold each key as it is."""
     return not any(
-        not -(2**63) <= key < 2**63 if type(key) is int else not _checks.is_text(key)
+        not -(2**63) <= key < 2**63 if type(key) is int else not _checks.is_encodable(key)
         for key in keys
     )
 
 
-def _text(key: Any, entry: str) -> str:
+def _string(key: Any, entry: str) -> str:
     try:
-        text = str(key)
-    # The key's own code runs here, and may raise anything.
+        string = str(key)
+    # The key's own code runs here and may raise any exception.
     except Exception as error:  # noqa: BLE001 (see above)
         raise InvalidInput(
-            f"{entry} has no text ({type(error).__name__}); pass numbers or text."
+            f"{entry} cannot be converted to a string ({type(error).__name__}); pass numbers or"
+            " strings."
         ) from None
-    if not _checks.is_text(text):
-        raise InvalidInput(f"{entry} {_checks.LONE}.")
-    return text
+    if not _checks.is_encodable(string):
+        raise InvalidInput(f"{entry} {_checks.LONE_SURROGATE}.")
+    return string

@@ -1,12 +1,11 @@
-"""Encoded rows of the unit ball in one fixed order, visited in blocks as often as asked.
+"""Encoded rows of the unit ball in one fixed order, visited in blocks any number of times.
 
 :class:`HeldRows` are arrays in memory. :class:`TableRows` are read from a table in every pass, by
-an engine. Everything that works on rows asks for passes (:meth:`Rows.map`) and does not know the
-source.
+an engine. All computations on rows use passes (:meth:`Rows.map`) and do not depend on the source.
 
-The size of a block belongs to the source: it is fixed by the numbers of rows and columns alone, and
-results are combined in the order of the blocks, so that neither files nor workers nor machines
-change a byte.
+The size of a block depends on the numbers of rows and columns alone, and results are combined in
+the order of the blocks. Results are therefore the same, byte for byte, for any files, workers and
+machines.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -52,7 +51,7 @@ T = TypeVar("T")
 
 # Fourth powers of a row's length, over Λ², must not overflow.
 LONGEST_ROW = 1e30
-# A block that is read has at most so many rows, and so many entries of float64: 8 MiB.
+# A block that is read has at most this many rows, and this many entries of float64 (8 MiB).
 _BLOCK_ROWS = 2**15
 _BLOCK_ENTRIES = 2**20
 # Rows lie in the unit ball; their lengths are rounded up.
@@ -61,12 +60,12 @@ _TOP = 1.001
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RowBlock:
-    """Consecutive rows, as one pass over the data sees them.
+    """Consecutive rows of a pass over the data.
 
     ``start``    the number of the first row, counted from 0.
     ``norms``    upper bounds on the lengths of the rows.
-    ``ids``      the rows' keys, where the source has them.
-    ``encoded``  the same rows as the table's encoding gives them, before they enter the unit ball;
+    ``ids``      the keys of the rows, where the source has them.
+    ``encoded``  the rows as encoded features, before the map into the unit ball;
                  ``clipped`` of them are longer than the encoding's bound.
     ``cells``    (m, p) the rows' cells in the histograms of a private encoding.
     """
@@ -90,7 +89,7 @@ class RowBlock:
         return cls(X=X, y=y, norms=norms * (1 + 2 * gamma(X.shape[1] + 4)), **known)
 
     def take(self, index: NDArray[Any]) -> "RowBlock":
-        """Return some of the rows, by a mask or by their places in the block."""
+        """Return some of the rows, by a mask or by their indices in the block."""
         return RowBlock(X=self.X[index], y=self.y[index], norms=self.norms[index])
 
     def __len__(self) -> int:
@@ -98,7 +97,7 @@ class RowBlock:
 
 
 class Rows(Protocol):
-    """n rows in one fixed order; ``is_held``: whether they are arrays in memory."""
+    """A sequence of n rows in one fixed order; ``is_held``: whether they are arrays in memory."""
 
     is_held: ClassVar[bool]
 
@@ -119,7 +118,7 @@ class Rows(Protocol):
 
     @property
     def common_norm(self) -> float:
-        """A length that about thirty-one rows of thirty-two do not exceed."""
+        """The 31/32 quantile of the row norms, approximately."""
         ...
 
     @property
@@ -135,7 +134,7 @@ class Rows(Protocol):
     def map(self, task: Callable[[RowBlock], T]) -> Iterator[T]:
         """Yield the result of ``task`` for every block, in their order.
 
-        A task must not keep a block. It is pickled where the engine runs it in other processes.
+        A task must not keep a block. It is pickled if the engine runs it in other processes.
         """
         ...
 
@@ -148,8 +147,8 @@ class Rows(Protocol):
 class HeldRows:
     """Rows in memory: arrays X (n, d) and y (n,).
 
-    ``ids``      the rows' keys, or None.
-    ``encoded``  the features as the table's encoding gives them, or None.
+    ``ids``      the keys of the rows, or None.
+    ``encoded``  the encoded features before the map into the unit ball, or None.
     ``cells``    (n, p) the rows' cells in the histograms of a private encoding, whose counts are
                  ``counted``, or None.
     """
@@ -179,7 +178,7 @@ class HeldRows:
         return int(self.X.shape[1])
 
     def blocks(self) -> Iterator[slice]:
-        """Yield the places of the rows of each block."""
+        """Yield the slice of the rows of each block."""
         return row_blocks(self.count, self.columns)
 
     def map(self, task: Callable[[RowBlock], T]) -> Iterator[T]:
@@ -202,7 +201,7 @@ class HeldRows:
 
     @cached_property
     def common_norm(self) -> float:
-        """A length that thirty-one rows of thirty-two do not exceed."""
+        """The 31/32 quantile of the row norms."""
         rank = self.count - 1 - self.count // 32
         return float(np.partition(self.norms, rank)[rank])
 
@@ -217,11 +216,11 @@ class HeldRows:
         return float(np.max(np.abs(self.y)))
 
 
-def held(rows: Rows, what: str) -> HeldRows:
-    """Return rows that are in memory; ``what`` needs them all at once, and says so otherwise."""
+def held(rows: Rows, caller: str) -> HeldRows:
+    """Return rows that are in memory; refuse others on behalf of ``caller``, which needs all."""
     if not isinstance(rows, HeldRows):
         raise InvalidInput(
-            f"{what} needs all rows in memory: pass arrays, or give the table more memory."
+            f"{caller} needs all rows in memory: pass arrays, or give the table more memory."
         )
     return rows
 
@@ -230,15 +229,15 @@ def held(rows: Rows, what: str) -> HeldRows:
 
 
 def block_rows(columns: int) -> int:
-    """Return the rows of a block: a multiple of a leaf of the data's digest."""
+    """Return the number of rows of a block: a multiple of a leaf of the data's digest."""
     return min(_BLOCK_ROWS, max(LEAF, _BLOCK_ENTRIES // max(columns, 1) // LEAF * LEAF))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowStream:
-    """A table as a model sees it, read again in every pass. It is pickled to where it is read.
+    """The encoded rows of a table, read again in every pass. It is pickled for its readers.
 
-    ``label_scale``  how labels of a regression are scaled and clipped; None: not at all.
+    ``label_scale``  the scaling and clipping of the labels of a regression; None for none.
     ``counted``      the counts that a private encoding was made from, where there is one.
     """
 
@@ -270,7 +269,7 @@ class RowStream:
         width = len(encoding.feature_names) + ball.fit_intercept
         size = block_rows(width) if size is None else _checks.whole("size", size, least=1)
         if size > _BLOCK_ROWS:
-            # The proved bounds on sums count on it.
+            # The proved bounds on sums assume it.
             raise InvalidInput(f"size={size}: a block has at most {_BLOCK_ROWS} rows.")
         reader = reader_of(table, wanted, size)
         return cls(
@@ -293,9 +292,9 @@ class RowStream:
         label_scale: LabelScale | None = None,
         size: int | None = None,
     ) -> "RowStream":
-        """Return the rows of Dask arrays X (n, d) and y (n,), whose numbers are taken as they are.
+        """Return the rows of Dask arrays X (n, d) and y (n,), without any encoding of X.
 
-        ``classes``: the labels in y, the first one of two counts as −1; None: y is a number.
+        ``classes``: the labels in y, of two the first one is −1; None: y is a number.
         """
         from expost.data.dask_rows import array_encoding, array_table
 
@@ -314,7 +313,7 @@ class RowStream:
         return len(self.encoding.feature_names) + self.ball.fit_intercept
 
     def items(self) -> Iterator[Any]:
-        """Yield what there is to read, in order; see :class:`~expost.data.readers.Reader`."""
+        """Yield the items to read, in order; see :class:`~expost.data.readers.Reader`."""
         return self.reader.items()
 
     def blocks(self, item: Any) -> Iterator[RowBlock]:
@@ -342,7 +341,7 @@ class RowStream:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BlockSummary:
-    """The number of rows of a block, their lengths, and the largest ∣y∣."""
+    """The number and the lengths of the rows of a block, and the largest ∣y∣."""
 
     rows: int
     longest: float
@@ -391,9 +390,9 @@ class RowSummary:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TableRows:
-    """Rows that an engine reads from a table in every pass; a block is held for each worker.
+    """Rows that an engine reads from a table in every pass; each worker holds one block.
 
-    ``summary``  what is known of all rows; None: one more pass finds it when it is needed.
+    ``summary``  the summary of all rows; None: one more pass computes it when it is needed.
     """
 
     stream: RowStream
@@ -423,7 +422,7 @@ class TableRows:
         return chain.from_iterable(self.map_items(task))
 
     def map_items(self, task: Callable[[RowBlock], T]) -> Iterator[list[T]]:
-        """Yield the results of ``task`` as a list for each item that the engine works on."""
+        """Yield the results of ``task`` as one list per item of the engine."""
         self.progress.rows(self.count)
         for rows, results in self.engine.map(_Blockwise(self.stream, task), self.stream.items()):
             self.progress.advance(rows)
@@ -438,9 +437,9 @@ class TableRows:
     def write_parts(
         self, task: "PartTask[Any]", store: PartStore, *, finished: Mapping[int, Part] | None = None
     ) -> dict[int, Part]:
-        """Write a part with a line for each row of every item; finished parts are not made again.
+        """Write one part per item, with a line for each row; skip parts that are finished.
 
-        A part has the same bytes on any engine. ``finished``: None looks them up in ``store``.
+        A part has the same bytes on any engine. ``finished``: None reads them from ``store``.
         """
         parts = dict(store.finished() if finished is None else finished)
         self.progress.rows(self.count)
@@ -458,7 +457,7 @@ class TableRows:
         return {number: parts[number] for number in sorted(parts)}
 
     def with_stream(self, **changes: Any) -> Self:
-        """Return the rows under other settings of the stream."""
+        """Return the rows with other settings of the stream."""
         return replace(self, stream=replace(self.stream, **changes))
 
     @property
@@ -468,7 +467,7 @@ class TableRows:
 
     @property
     def common_norm(self) -> float:
-        """A length that about thirty-one rows of thirty-two do not exceed."""
+        """The 31/32 quantile of the row norms, approximately."""
         return self._summary.common_norm
 
     @property
@@ -484,7 +483,7 @@ class TableRows:
 
 
 class PartTask(Protocol[T]):
-    """What a part of a table of results holds. It is pickled to where the rows are."""
+    """A task that computes a part of a table of results. It is pickled and sent to the rows."""
 
     def __call__(self, block: RowBlock) -> tuple[Mapping[str, Any], T]:
         """Return the columns of the rows of a block by name, and a note about them."""
@@ -496,7 +495,7 @@ class PartTask(Protocol[T]):
 
 
 class _WritePart:
-    """Compute and write the part of one item: the rows' numbers and ids, and their columns."""
+    """The task to write the part of one item: the numbers, ids and columns of its rows."""
 
     def __init__(self, stream: RowStream, task: PartTask[Any], store: PartStore) -> None:
         self._stream, self._task, self._store = stream, task, store
@@ -512,13 +511,13 @@ class _WritePart:
                 keys["id"] = pa.array(block.ids, pa.string())
             tables.append(pa.table({**keys, **columns}))
             notes.append(note)
-        whole = pa.concat_tables(tables).combine_chunks()
+        table = pa.concat_tables(tables).combine_chunks()
         about = dict(self._task.about(notes))
-        return self._store.write(number, whole.replace_schema_metadata(about))
+        return self._store.write(number, table.replace_schema_metadata(about))
 
 
 class _Blockwise:
-    """Apply a task to every block of an item, and count its rows."""
+    """A task on every block of an item, with the number of its rows."""
 
     def __init__(self, stream: RowStream, task: Callable[[RowBlock], Any]) -> None:
         self._stream, self._task = stream, task
@@ -533,13 +532,13 @@ class _Blockwise:
 
 
 class _OnFirst:
-    """Apply a task to the first rows of some items, as one block of whatever size."""
+    """A task on the first rows of some items, as one block of any size."""
 
     def __init__(self, stream: RowStream, task: Callable[[RowBlock], Any], count: int) -> None:
         self._stream, self._task, self._count = stream, task, count
 
     def __call__(self, items: Sequence[Any]) -> Any:
-        """Return the result."""
+        """Return the result of the task."""
         X, y, read = list[FloatArray](), list[FloatArray](), 0
         for block in chain.from_iterable(self._stream.blocks(item) for item in items):
             X.append(block.X)

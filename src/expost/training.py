@@ -1,6 +1,6 @@
 """The training of one private linear model: its parameters, its bounds and its release.
 
-Commands train models with what is here and import no scikit-learn, which takes longer to import
+Commands train models with this module and import no scikit-learn, which takes longer to import
 than many tables take to be fitted. :mod:`expost.estimators` has the same training behind the
 interface of scikit-learn, and documents the parameters.
 """
@@ -21,7 +21,7 @@ from expost.data.unit_ball import default_intercept, default_norm
 from expost.errors import (
     ClippedRowsWarning,
     InvalidInput,
-    NoPromiseWarning,
+    NoGuaranteeWarning,
     PrivacyLeakWarning,
     RaisedRegularizationWarning,
     SeededReleaseWarning,
@@ -59,8 +59,8 @@ _SOME = 10
 class Prepared:
     """A data set ready to be fitted: its objective, its mechanism, and what was read from it.
 
-    ``mechanism_at``  how a model would be released at another ε, with the Λ and the loss (an
-                      automatic margin) of that ε; ``has_one_loss``: the loss is that of all ε.
+    ``mechanism_at``  the mechanism at another ε, with the Λ and the loss (an automatic margin) of
+                      that ε; ``has_one_loss``: the loss is that of all ε.
     ``noiseless_loss``  the loss that a model without noise would have.
     ``clipped``       sentences on the rows and labels that lay past their bound and were clipped.
     ``encoding``      how a table became these rows; ``read_from_data`` names what it read.
@@ -81,13 +81,13 @@ class Prepared:
 
     @property
     def problem(self) -> Objective:
-        """``objective``, for what works on two classes alone, with their rows in memory."""
+        """``objective``, for code that works on two classes alone, with their rows in memory."""
         return two_classes_only(self.objective)
 
 
 @dataclass(eq=False, repr=False)
 class LinearTraining(ABC):
-    """What the three kinds of training share: the parameters, the bounds, one release."""
+    """The parameters, bounds and release that the three kinds of training share."""
 
     epsilon: float = 1.0
     delta: float | str | None = "auto"
@@ -120,9 +120,9 @@ class LinearTraining(ABC):
         if mechanism.is_private and not mechanism.worst_case < np.inf:
             warn(
                 f"the {mechanism.loss.name} loss has an unbounded gradient:"
-                f" {mechanism.kind} perturbation promises no epsilon for it; take"
-                " mechanism='output' for a promise.",
-                NoPromiseWarning,
+                f" {mechanism.kind} perturbation has no epsilon guarantee for it; use"
+                " mechanism='output' for a guarantee.",
+                NoGuaranteeWarning,
                 stacklevel=3,
             )
         if mechanism.is_raised:
@@ -216,7 +216,7 @@ class LinearTraining(ABC):
         )
 
     def ready_table(self, rows: Rows, source: TableRows, facts: Facts) -> Prepared:
-        """Return the rows of a table, and how a model of them would be released; spends nothing.
+        """Return the rows of a table and the mechanism of a model of them; spends nothing.
 
         ``source`` is the table that ``rows`` come from, in memory or not; the bounds and classes
         are those of its encoding, and ``facts`` those of its rows.
@@ -257,16 +257,16 @@ class LinearTraining(ABC):
         return loss
 
     def _given_scale(self) -> LabelScale | None:
-        """Return how labels of a regression are scaled, where that was given."""
+        """Return the scale of the labels of a regression, where that was given."""
         return None
 
     def _scale_of_table(self, facts: Facts, read: list[str]) -> LabelScale | None:
-        """Return how labels of a regression are scaled, by what was given or the facts of rows."""
+        """Return the scale of the labels of a regression, as given or from the facts of rows."""
         del facts, read
         return None
 
     def ball(self, columns: int) -> UnitBall:
-        """Return how rows of so many columns (of the table, not of X) come into the unit ball."""
+        """Return the map of rows of so many columns (of the table, not of X) to the unit ball."""
         scaling = default_intercept(columns)
         return UnitBall(
             data_norm=_or_rule("data_norm", self.data_norm, default_norm(columns)),
@@ -275,7 +275,7 @@ class LinearTraining(ABC):
         )
 
     def _kind(self, loss: Loss) -> type[Mechanism]:
-        """Return the class of mechanisms that is asked for, or the default of the loss."""
+        """Return the class of the requested mechanism, or the default of the loss."""
         name = default_mechanism(loss) if self.mechanism == "auto" else self.mechanism
         return MECHANISMS.find(name)
 
@@ -346,7 +346,7 @@ class LinearTraining(ABC):
         if publishing is not None and budget["rows_per_person"] > 1:
             raise InvalidInput(
                 "publishing: a data-dependent report is for persons with one row; leave it out, or"
-                " take rows_per_person=1."
+                " use rows_per_person=1."
             )
         budget |= {name: getattr(self, name) for name in kind.options if hasattr(self, name)}
         if publishing is not None and regularization == "for-publishing":
@@ -370,35 +370,35 @@ class LinearTraining(ABC):
         return None if pure else _checks.probability("delta", delta)
 
     def _publishing(self) -> PublishingBudget | None:
-        """What the report of this model is to spend, where there is to be one."""
+        """Return the budget of this model's report, where there is to be one."""
         publishing = self.publishing
         if publishing is None:
             if self.regularization == "for-publishing":
                 raise InvalidInput(
                     "publishing=None: regularization='for-publishing' needs a PublishingBudget that"
-                    " says what the report may spend."
+                    " sets what the report may spend."
                 )
             return None
         if not isinstance(publishing, PublishingBudget):
             raise InvalidInput(f"publishing={publishing!r}: must be a PublishingBudget, or None.")
         if self.mechanism != "auto" and not MECHANISMS[self.mechanism].has_report:
             raise InvalidInput(
-                "publishing: only objective perturbation has a data-dependent report; take"
+                "publishing: only objective perturbation has a data-dependent report; use"
                 " mechanism='objective', or leave it out."
             )
         return publishing
 
     def _rng(self, purpose: str = "model") -> np.random.Generator | None:
-        """None, for the operating system's randomness, or a seeded generator that warns.
+        """Return None for the operating system's randomness, or a seeded generator that warns.
 
-        Draws for another ``purpose`` than the model do not depend on those for it.
+        Draws for another ``purpose`` than the model are independent of those for it.
         """
         seed = self.random_state
         if seed is None:
             return None
         warn(
-            "random_state is set: the noise can be taken off by whoever knows the seed; leave it"
-            " at None for a real release.",
+            "random_state is set: anyone who knows the seed can remove the noise; leave it at None"
+            " for a real release.",
             SeededReleaseWarning,
             stacklevel=4,
         )
@@ -414,19 +414,19 @@ class LinearTraining(ABC):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ClassifierTraining(LinearTraining):
-    """The training of a classifier of two classes, or of more where :meth:`_takes_more` says so."""
+    """The training of a classifier of two classes, or of more where :meth:`_takes_more` is true."""
 
     classes: Any = None
 
     def _takes_more(self) -> bool:
-        """Whether more than two classes can be fitted."""
+        """Return whether more than two classes can be fitted."""
         return False
 
     def _loss_of_table(self, classes: tuple[str, ...] | None) -> Loss:
         if classes is not None and len(classes) > 2 and not self._takes_more():
             raise InvalidInput(
                 f"y holds {len(classes)} classes: exactly two are needed here; fit one class"
-                " against the rest, or take the logistic loss with objective perturbation."
+                " against the rest, or use the logistic loss with objective perturbation."
             )
         return self.loss_of(2 if classes is None else len(classes))
 
@@ -501,7 +501,7 @@ class RidgeTraining(LinearTraining):
         return Huber(width=width)
 
     def label_scale(self, labels: tuple[float, float], read: list[str]) -> LabelScale:
-        """Return how labels are scaled: by the range that was given, or that of ``labels``."""
+        """Return the scale of labels: by the range that was given, or that of ``labels``."""
         if self.label_range is not None:
             return LabelScale.within(self.label_range)
         read.append("label_range (the smallest and the largest label)")
@@ -527,7 +527,7 @@ TRAININGS: dict[str, type[LogisticTraining | HingeTraining | RidgeTraining]] = {
 
 
 def _or_rule(name: str, value: float | str, rule: float) -> float:
-    """Return ``value``, or what the rule says where it is "auto"."""
+    """Return ``value``, or the value of the rule where it is "auto"."""
     if not isinstance(value, str):
         return value
     _checks.one_of(name, value, ("auto",))

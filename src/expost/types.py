@@ -26,7 +26,7 @@ IntArray = NDArray[np.int64]
 
 
 class Neighbouring(Enum):
-    """Which data sets count as neighbours of D.
+    """The relation by which data sets are neighbours of D.
 
     REMOVE: D without one of its rows. ADD: D with one more row. REPLACE: one row of D exchanged.
     """
@@ -46,7 +46,7 @@ class Neighbouring(Enum):
 
 
 class Audience(Enum):
-    """Who may read a result.
+    """The readers of a result.
 
     CURATOR_ONLY: exact per-row figures or their ranking, a function of the data. NEEDS_REVIEW:
     aggregates that depend on the data. PUBLIC: data-independent, or released through a mechanism
@@ -59,7 +59,7 @@ class Audience(Enum):
 
     @property
     def meaning(self) -> str:
-        """Return the audience and its reason, for the person who holds the file."""
+        """The audience and its reason, for the holder of the file."""
         match self:
             case Audience.CURATOR_ONLY:
                 return "Curator only: contains exact figures of single rows. Do not share."
@@ -72,7 +72,7 @@ class Audience(Enum):
 
     @property
     def line(self) -> str:
-        """Return the meaning after the word that files hold, as 'public: released …'."""
+        """The value and the meaning, as 'public: released …'."""
         return f"{self.value}:{self.meaning.partition(':')[2]}"
 
     def file_name(self, stem: str, suffix: str) -> str:
@@ -80,7 +80,18 @@ class Audience(Enum):
         return f"{stem}.{suffix}" if self is Audience.PUBLIC else f"{stem}.CURATOR-ONLY.{suffix}"
 
     def path(self, path: str | Path) -> Path:
-        """``path`` under a name that says for whom the file is; it must end in a suffix."""
+        """Return ``path`` with CURATOR-ONLY in its name unless the file is public.
+
+        Parameters
+        ----------
+        path
+            The path of a file whose name has a suffix.
+
+        Raises
+        ------
+        InvalidInput
+            If ``path`` is not a path, or has no suffix.
+        """
         try:
             path = Path(path)
         except TypeError:

@@ -1,9 +1,9 @@
 """The verbs that take rows as arrays or as a table of any length.
 
-Rows that are arrays (or frames of numbers) come with their labels, and everything is computed in
-memory. A table is whatever :func:`expost.data.open_table` reads: a path or a glob of files, a query
-of a database, a frame, an Arrow table, a Dask dataframe; or a pair of Dask arrays. A table that
-does not fit into memory is processed in blocks, and its results are written to a folder.
+Arrays (or frames of numbers) are passed with their labels, and everything is computed in memory. A
+table is any source of :func:`expost.data.open_table`: a path or a glob of files, a query of a
+database, a frame, an Arrow table, a Dask dataframe; or a pair of Dask arrays. A table that does not
+fit into memory is processed in blocks, and its results are written to a folder.
 """
 
 import inspect
@@ -28,7 +28,7 @@ from expost.jobs import epsilon
 from expost.jobs.epsilon import QUESTION
 from expost.jobs.output import check_place
 from expost.jobs.profile import PHASES, run_opened
-from expost.jobs.profile_asked import opened_for
+from expost.jobs.profile_options import open_for_profile
 from expost.jobs.requests import EpsilonRequest, ProfileRequest
 from expost.jobs.streaming import Streaming, is_streamed, table_rows
 from expost.jobs.table import check_options, label_scale_of, noted, table_notices, training_of
@@ -47,12 +47,12 @@ from expost.types import Neighbouring
 
 __all__ = ["choose_epsilon", "profile", "publish"]
 
-# Options of `choose_epsilon` that a table takes; the others are of models of arrays.
+# Options of `choose_epsilon` for a table; the others apply to arrays only.
 _OF_A_TABLE = (
     *("mechanism", "noise", "delta", "loss", "regularization", "margin", "data_norm", "classes"),
     *("label_range", "encoding", "ranges", "drop", "missing", *QUESTION),
 )
-# Phases of the verbs, in words.
+# The names of phases, as the progress bar prints them.
 _LOSSES = "computing the loss of every row"
 _MODELS = "following every row over epsilon, and models on held-out rows"
 _REPORT = "making the report"
@@ -91,19 +91,19 @@ def profile(
         The training rows and their labels, in their order: arrays, or frames, which a model with an
         encoding reads as it read them for the fit. Another number of rows or columns is refused,
         and so is a label that the model does not have. Other rows, or labels in another order, are
-        refused in part of the cases only: where the noise that they imply has a norm that the
-        mechanism does not draw. Elsewhere the figures are those of the rows that were passed.
+        refused only if the noise that they imply has a norm that the mechanism does not draw.
+        Otherwise the figures are those of the rows that were passed.
         Without ``y``, a table that holds both: a path or glob, a query, a frame, an Arrow table, a
         Dask dataframe. Two Dask arrays are processed in blocks.
     relation
-        "remove" by default; "add" reports on ``candidates`` = (rows, labels), people who are not
-        in the data; "replace" exchanges row i for candidate i.
+        "remove" by default; "add" reports on ``candidates`` = (rows, labels), which are not in the
+        training data; "replace" exchanges row i for candidate i.
     persons
-        The person of each row, one label a row, or of a table the name of a column: all rows of a
+        The person of each row, one label per row, or of a table the name of a column: all rows of a
         person are removed at once, and the result has one entry for each person, in the order in
         which they first appear, with the labels as keys. "remove" only, and in memory only.
     ids
-        Keys of the rows for the result, or of a table the name of a column; not beside ``persons``.
+        Keys of the rows for the result, or of a table the name of a column; not with ``persons``.
     out
         Of a table: a folder for the files that ``expost profile`` writes. It is needed where the
         table does not fit into memory: the table of results is then a folder of parts in it.
@@ -120,13 +120,22 @@ def profile(
         True prints the phase, the share done and the time left to stderr; or an object that listens
         (:class:`expost.engine.Progress`).
 
-    Notes
-    -----
-    The result is curator-only: the losses are a function of the data (Redberg & Wang, Example 4).
+    Returns
+    -------
+    Profile
+        Curator-only: the losses are a function of the data (Redberg & Wang, Example 4).
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is invalid, or does not apply to arrays or to a table.
+    WrongRows
+        If the rows cannot be those that the model was trained on.
     """
     if ids is not None and persons is not None:
         raise InvalidInput(
-            "ids: leave it out beside persons, whose labels are the keys of the result."
+            "ids: cannot be combined with persons, whose labels are the keys of the result; leave"
+            " it out."
         )
     if y is not None and not _are_dask(X, y):
         if not (out is None and engine is None and memory is None and not (resume or force)):
@@ -151,7 +160,7 @@ def profile(
     if Neighbouring.parse(relation) is not Neighbouring.REMOVE or candidates is not None:
         raise InvalidInput("relation: rows of a table are profiled for 'remove' only; pass arrays.")
     if mechanism is not None:
-        raise InvalidInput("mechanism: of a table the model knows its own; leave it out.")
+        raise InvalidInput("mechanism: the model of a table has its own; leave it out.")
     id_column, person_column = _column("ids", ids), _column("persons", persons)
     path, release = _release_of(model)
     given = None if y is None else _arrays(X, y, release)
@@ -176,20 +185,20 @@ def profile(
         listener.phase("reading the table")
         if out is not None:
             check_place(job.out, resume=resume, force=force, lost=job.lost)
-        opened = opened_for(job, release) if given is None else given
+        opened = open_for_profile(job, release) if given is None else given
         if out is not None:
             return run_opened(job, release, opened, notes, listener).profile
         return _in_memory(job, release, opened, listener)
 
 
 def _listener(progress: bool | Progress, phases: int) -> AbstractContextManager[Progress]:
-    """Return who listens to a job of so many phases."""
+    """Return the listener of a job with this many phases."""
     if progress is False:
         return nullcontext(SILENT)
     # Imported here: it imports rich.
-    from expost.engine.bar import shown
+    from expost.engine.bar import progress_display
 
-    return shown(progress, phases)
+    return progress_display(progress, phases)
 
 
 def _in_memory(
@@ -254,9 +263,9 @@ def choose_epsilon(
     ----------
     X, y
         The rows and their labels; or without ``y`` a table that holds both (see
-        :func:`expost.profile`). A frame with columns of text is encoded as the command line encodes
-        a table, as are all of its columns; what is read from the data for it is named in
-        ``notices``. Arrays and frames of numbers are taken as they are unless ``encoding`` or
+        :func:`expost.profile`). A frame with columns of strings is encoded as the command line
+        encodes a table, with all of its columns; constants read from the data are named in
+        ``notices``. Arrays and frames of numbers are used unchanged unless ``encoding`` or
         ``ranges`` is given.
     target
         Of a table: the column to predict.
@@ -275,43 +284,54 @@ def choose_epsilon(
         of the question, ``drop`` (columns to leave out) and ``missing`` (cells that count as
         missing).
 
-    The model
-    ---------
+    Other Parameters
+    ----------------
+    max_posterior, prior, quantile
+        The posterior that no row may exceed, from the attacker's ``prior``, in a share ``quantile``
+        of the releases.
+    share
+        The share of the best reachable gain over the base rate that is enough.
+    measure
+        "log_loss", "auc", "accuracy" or "r2", by which models are judged on held-out rows; None:
+        log loss, R² of a regression, AUC of a hinge loss.
+    epsilons
+        The values to try; None: a grid from 0.01 to 10, refined around the first value that is
+        enough.
+    tolerance
+        The distance from its plateau within which a row counts as on it (the transition).
+    rows
+        The share of rows that are in their second regime at ``high``.
+    models
+        Models drawn for ``ranked``, and for every figure of a sampled mechanism.
+    folds
+        The utility is measured on this many held-out folds; 0 leaves it out.
+    workers
+        Threads; no result depends on it.
+
+    Returns
+    -------
+    EpsilonChoice
+        Curator-only: the use of the data to choose ε is not private (see ``notices``).
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is invalid, or does not apply to arrays or to a table.
+
+    Notes
+    -----
     ``mechanism, noise, delta, loss, regularization, margin, fit_intercept, intercept_scaling,
-    data_norm, classes, huber_width, label_range, encoding, ranges`` mean what they mean for the
-    estimators, which would release it. ``estimator`` gives all of them at once: an estimator of
-    expost, or a Pipeline that ends in one; its ``epsilon`` does not matter. Steps of the pipeline
-    that are not fitted yet are fitted to the rows, and steps that were fitted are named in
-    ``notices``. ``regularization="auto"`` chooses a Λ for each ε, ``margin="auto"`` a margin; log
-    losses are those of σ(z), whatever the margin. Of arrays, ``rows_per_person`` = k calibrates the
-    noise of every ε to persons with up to k rows; the figures stay those of single rows.
+    data_norm, classes, huber_width, label_range, encoding, ranges`` are those of the estimators,
+    which would release it. ``estimator`` sets all of them at once: an estimator of expost, or a
+    Pipeline that ends in one; its ``epsilon`` is not used. Steps of the pipeline that are not
+    fitted yet are fitted to the rows, and steps that were fitted are named in ``notices``.
+    ``regularization="auto"`` chooses a Λ for each ε, ``margin="auto"`` a margin; log losses are
+    those of σ(z) for any margin. Of arrays, ``rows_per_person`` = k calibrates the noise of every ε
+    to persons with up to k rows; the figures remain those of single rows.
 
     A :class:`BlackBox` or :class:`SampledMechanism` in place of ``mechanism`` is sampled: all other
     options of the model are its own and must be left out, the utility is not measured, and every
     figure is an estimate that errs towards exposed (docs/theory/black-box.md).
-
-    The question
-    ------------
-    ``max_posterior``  the posterior probability of presence that no row may pass, from the
-                    attacker's ``prior``, in a share ``quantile`` of the releases.
-    ``share``       of the best reachable gain over the base rate that is enough.
-    ``measure``     "log_loss", "auc", "accuracy" or "r2", by which models are judged on held-out
-                    rows; None: log loss, R² of a regression, AUC of a hinge loss.
-
-    The work
-    --------
-    ``epsilons``    the values to try; None: a grid from 0.01 to 10, refined where the first that is
-                    enough lies.
-    ``tolerance``   how far off its plateau a row still counts as on it (the transition).
-    ``rows``        the share of rows that are in their second regime at ``high``.
-    ``models``      models drawn for ``ranked``, and for every figure of a sampled mechanism.
-    ``progress``    hears of the work.
-    ``folds``       the utility is measured on this many held-out folds; 0 leaves it out.
-    ``workers``     threads; no result depends on it.
-
-    Notes
-    -----
-    The result is curator-only: looking at the data to choose ε is not private (see ``notices``).
     """
     if y is not None:
         if not (target is None and out is None and engine is None and memory is None):
@@ -325,16 +345,16 @@ def choose_epsilon(
                 X, y, ids=ids, random_state=random_state, progress=listener, **options
             )
     if target is None:
-        raise InvalidInput("target=None: name the column of the table that is to be predicted.")
+        raise InvalidInput("target=None: must name the column of the table to predict.")
     unknown = sorted(set(options) - set(_OF_A_TABLE))
     if unknown:
         raise InvalidInput(
-            f"{unknown[0]}: is no option of a table; leave it out, or pass arrays."
+            f"{unknown[0]}: is not an option of a table; leave it out, or pass arrays."
             f"{_checks.did_you_mean(unknown[0], _OF_A_TABLE)}"
         )
     id_column = _column("ids", ids)
     if random_state is not None and not isinstance(random_state, int):
-        raise InvalidInput("random_state: of a table must be a whole number, or None.")
+        raise InvalidInput("random_state: of a table must be an integer or None.")
     given: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in options.items()
     }
@@ -419,33 +439,44 @@ def publish(
     X, y
         The rows it was trained on, in their order; or without ``y`` the table that the model was
         made from (see :func:`expost.profile`, also on which other rows are refused). A
-        data-independent report does not need them; where they are given they are checked.
+        data-independent report does not need them; if they are given, they are checked.
     kind
-        "data-independent": from θ and public constants, nothing is spent. Of models by objective
-        perturbation also "data-dependent": a noisy gradient and a noisy Hessian are released beside
-        θ, which spends ``epsilon_gradient`` and ``epsilon_hessian``, each at ``delta`` (the model's
-        own where it has one), and a second such report spends them again.
+        "data-independent": from θ and public constants, nothing is spent. For models by objective
+        perturbation also "data-dependent": a noisy gradient and a noisy Hessian are released in
+        addition to θ.
     failure_probability
         ρ. A data-independent bound fails with probability ρ, a data-dependent one with 3ρ, for a
         row that was fixed before the noise was drawn.
+    epsilon_gradient, epsilon_hessian, delta
+        The privacy cost of a data-dependent report, each ε at ``delta`` (by default the model's
+        own). A second such report spends them again.
     engine, memory
         Of a table, as for :func:`expost.profile`. Rows that do not fit into memory are read in
         passes; no folder is needed.
     progress
         As for :func:`expost.profile`.
 
+    Returns
+    -------
+    PublishedReport
+        Public if the model is and all constants were given.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is invalid.
+    ReleaseRefused
+        If the model carries no noise or seeded noise, or too little regularization for a
+        data-dependent report.
+
     Notes
     -----
-    Models that carry no noise or the noise of a seed, and for a data-dependent report those with
-    too little regularization are refused.
-
     Constants that were read from the data (the means, scales, levels and labels of an encoding, a
     label range, the steps of a Pipeline that were fitted to the rows) are in the report as they
     are, and no ε covers them. Every ε, δ and bound then holds given these constants, as if they had
     been public before. Such a report needs review, names them (``read_from_data``), warns
-    (:class:`~expost.errors.PrivacyLeakWarning`) and is saved as a CURATOR-ONLY file. A report is
-    public only if all constants were given. What was done to rows before they came to a model that
-    is passed without its Pipeline is not known.
+    (:class:`~expost.errors.PrivacyLeakWarning`) and is saved as a CURATOR-ONLY file. Preprocessing
+    outside of a Pipeline that is passed is unknown to the report.
 
     The rows that a report of a Pipeline bounds are those that its steps return.
     """
@@ -489,7 +520,7 @@ def publish(
 
 
 def _warned(report: PublishedReport) -> PublishedReport:
-    """Return a report, with a warning if it holds what was read from the data."""
+    """Return a report, and warn if it holds constants read from the data."""
     if report.read_from_data:
         warn(" ".join(report.conditions), PrivacyLeakWarning, stacklevel=3)
     return report
@@ -537,7 +568,7 @@ def _arrays(X: Any, y: Any, release: Release) -> tuple[Table, Encoding]:
     """Return a pair of Dask arrays as the table that the model was made from."""
     if release.encoding is not None:
         raise InvalidInput(
-            "X, y: the model was made from a table; name that, or a Dask dataframe of it."
+            "X, y: the model was made from a table; pass that, or a Dask dataframe of it."
         )
     table = array_table(X, y, text=release.classes is not None)
     classes = None if release.classes is None else release.classes.tolist()

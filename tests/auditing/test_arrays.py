@@ -218,7 +218,7 @@ def test_files_that_are_none(tmp_path):
         ({"loss": [1.0, 2.0], "confidence": [1.0, 2.0], "member": [1, 0]}, "one of"),
         ({"loss": [1.0, 2.0], "member": [1, 0], "reference_1": [1.0, 1.0]}, "inside_j"),
         ({"loss": [1.0, 2.0], "member": [1, 0], "population": [1, 0]}, "is a member"),
-        ({"loss": [1.0, 2.0], "member": [0, 0], "population": [1, 1]}, "in question"),
+        ({"loss": [1.0, 2.0], "member": [0, 0], "population": [1, 1]}, "every row belongs"),
         (
             {
                 "loss": [1.0, 2.0],

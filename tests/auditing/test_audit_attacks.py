@@ -39,15 +39,13 @@ class Odd(ClassifierMixin, BaseEstimator):
 @pytest.mark.parametrize(
     ("model", "options", "words"),
     [
-        (Odd("raises"), {}, "the target: could not answer (it raised RuntimeError in"),
+        (Odd("raises"), {}, "the target: could not be evaluated (it raised RuntimeError in"),
         (Odd("ragged"), {}, "the target: answers rows with lists of different lengths"),
         (DecisionTreeClassifier(max_depth=-3), {}, "The 'max_depth' parameter"),
         (TREE, {"population": X_OUT}, "population: must be a pair"),
-        (TREE, {"population": (X_OUT[:, :1], Y)}, "the target: could not answer"),
-        (LogisticRegression(), {"population": (GAP, Y)}, "the target: could not answer"),
+        (TREE, {"population": (X_OUT[:, :1], Y)}, "the target: could not be evaluated"),
+        (LogisticRegression(), {"population": (GAP, Y)}, "the target: could not be evaluated"),
         (TREE, {"references": 1}, "references=1: must be 0, or at least 2"),
-        (TREE, {"workers": 0}, "workers=0: must be a whole number"),
-        (TREE, {"workers": "two"}, "workers='two': must be a whole number"),
         (TREE, {"groups": [1, 2]}, "groups: must be columns by their names"),
         (TREE, {"exposure": 5}, "exposure: is a int"),
         (TREE, {"attacks": [3]}, "attacks: has a int"),

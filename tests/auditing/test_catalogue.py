@@ -1,7 +1,8 @@
-"""The catalogue: attacks describe themselves, and everything else reads it from them."""
+"""The catalogue: laws of every attack; attacks describe themselves, everything else reads it."""
 
+import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -9,9 +10,16 @@ import numpy as np
 import pytest
 
 import expost
+from auditing.games import evidence, made_up
 from expost.auditing import Evidence, arrays_of, audit_arrays
 from expost.auditing.attacks import ATTACKS, described
+from expost.auditing.attacks.lira import LiraOffline, LiraOnline
+from expost.auditing.attacks.rmia import RmiaOffline, RmiaOnline
+from expost.auditing.attacks.shadow import Shadow
+from expost.auditing.attacks.thresholds import Population
+from expost.auditing.evidence import missing
 from expost.cli.options import _completion
+from expost.errors import InvalidInput
 from expost.jobs.requests import AuditRequest, options_of
 from expost.report import document_of
 from expost.report.document import Column
@@ -46,17 +54,85 @@ def test_attacks_describe_themselves(name):
     assert type(attack).description == attack.description
 
 
-def test_descriptions_differ():
+def test_signals_of_gradients_are_white_box_and_so_is_what_is_unknown():
     signals = [described(name) for name in ("gradient-norm", "gradient-inner-product")]
     assert len({one.description for one in [*ATTACKS.values(), *signals]}) == len(ATTACKS) + 2
-    assert all(one.white_box for one in signals)
+    assert all(one.white_box for one in (*signals, described("my own")))
 
 
-def test_an_unknown_signal_counts_as_white_box():
-    unknown = described("my own")
-    assert unknown.name == "my own"
-    assert unknown.white_box
-    assert "my own" not in ATTACKS
+@pytest.mark.parametrize("name", list(ATTACKS))
+def test_every_attack_keeps_the_protocol(name, tmp_path, monkeypatch):
+    """A finite score for each row, the same again, in blocks and from a file; nothing changes."""
+    attack = ATTACKS[name]
+    made, _ = made_up(3, rows=300)
+    before = {key: np.copy(value) for key, value in vars(made).items() if key != "extras"}
+    scores = attack(made)
+    assert missing(attack, made) is None
+    assert scores.shape == (300,)
+    assert scores.dtype == np.float64
+    assert np.isfinite(scores).all()
+    np.testing.assert_array_equal(attack(made), scores)
+    for key, value in before.items():
+        np.testing.assert_array_equal(getattr(made, key), value, err_msg=key)
+    shape = made.references.shape
+    file = np.memmap(tmp_path / "references", dtype=np.float32, mode="w+", shape=shape)
+    file[:] = made.references
+    monkeypatch.setattr("expost._numerics._BLOCK_ROWS", 64)
+    np.testing.assert_array_equal(attack(replace(made, references=file)), scores)
+
+
+@pytest.mark.parametrize("name", list(ATTACKS))
+@pytest.mark.parametrize("certain", [36.0, -36.0])
+def test_constant_answers_are_no_evidence(name, certain):
+    inside = np.tile([[True], [False]], (4, 60))
+    seen = np.tile(np.float32([1.0, 0.0]), (60, 1))
+    made = evidence(
+        np.full(60, certain),
+        np.full((8, 60), certain),
+        inside,
+        views=seen,
+        reference_views=np.tile(seen, (8, 1, 1)),
+        population=np.full(9, certain),
+        population_references=np.full((8, 9), certain),
+    )
+    scores = ATTACKS[name](made)
+    assert np.isfinite(scores).all()
+    assert np.ptp(scores) == 0
+
+
+@pytest.mark.parametrize("side", [True, False])
+@pytest.mark.parametrize("kind", ["lira", "rmia"])
+def test_rows_without_models_are_refused(kind, side):
+    """Each row needs models without it, and for an online attack models with it."""
+    made, _ = made_up(13)
+    made.inside[:, 3] = side
+    with pytest.raises(InvalidInput, match=f"{kind}-online needs|some row is in all references"):
+        ATTACKS[f"{kind}-online"](made)
+    offline = ATTACKS[f"{kind}-offline"]
+    if not side:
+        assert np.isfinite(offline(made)).all()
+        return
+    with pytest.raises(InvalidInput, match=f"{kind}-offline needs models without each row"):
+        offline(made)
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: LiraOnline(estimates="median"), "estimates='median'"),
+        (lambda: LiraOffline(estimates="median"), "estimates='median'"),
+        (lambda: RmiaOnline(gamma=math.nan), "gamma="),
+        (lambda: RmiaOffline(gamma=0.0), "gamma="),
+        (lambda: RmiaOffline(a=math.nan), "within 0 and 1"),
+        (lambda: RmiaOffline(a=1.1), "within 0 and 1"),
+        (lambda: Population(least=0), "least=0"),
+        (lambda: Shadow(trees=0), "trees=0"),
+        (lambda: Shadow(seed=-1), "seed=-1"),
+    ],
+)
+def test_settings_are_checked(make, named):
+    with pytest.raises(InvalidInput, match=named):
+        make()
 
 
 def test_a_new_attack_is_one_line_of_the_catalogue(monkeypatch, program, tmp_path):

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t
 
-from auditing.games import balanced, evidence, made_up, naive_auc
+from auditing.games import area_of, balanced, evidence, made_up
 from expost.auditing.attacks.lira import LiraOffline, LiraOnline, _prior
-from expost.errors import InvalidInput
 
 
 def sides(made, row):
@@ -161,18 +160,6 @@ def test_rows_of_one_variance_are_pooled():
     assert d0 > 200
 
 
-@pytest.mark.parametrize("attack", [LiraOnline(), LiraOffline()])
-def test_blocks_and_files_change_nothing(attack, tmp_path, monkeypatch):
-    made, _ = made_up(9, rows=300)
-    whole = attack(made)
-    file = np.memmap(
-        tmp_path / "references", dtype=np.float32, mode="w+", shape=made.references.shape
-    )
-    file[:] = made.references
-    monkeypatch.setattr("expost._numerics._BLOCK_ROWS", 64)
-    np.testing.assert_array_equal(attack(replace(made, references=file)), whole)
-
-
 @pytest.mark.parametrize("estimates", ["moderated", "row", "pooled"])
 @pytest.mark.parametrize("models", [2, 3, 4, 5])
 def test_few_models_do_and_help(estimates, models):
@@ -182,7 +169,7 @@ def test_few_models_do_and_help(estimates, models):
         for attack in (LiraOnline(estimates=estimates), LiraOffline(estimates=estimates)):
             scores = attack(made)
             assert np.isfinite(scores).all()
-            areas.append(naive_auc(scores, truth))
+            areas.append(area_of(scores, truth))
     assert np.mean(areas) > 0.55
 
 
@@ -192,7 +179,7 @@ def test_one_model_serves_the_offline_attack():
     assert np.array_equal(
         np.argsort(scores), np.argsort(made.confidence.astype(float) - made.references[0])
     )
-    assert naive_auc(scores, truth) > 0.6
+    assert area_of(scores, truth) > 0.6
 
 
 def test_two_models_give_one_rule_for_all_rows():
@@ -227,19 +214,12 @@ def certain(seed, *, rows=400, models=10, wrong=0.4):
 @pytest.mark.parametrize("estimates", ["moderated", "row", "pooled"])
 def test_signals_without_variance_give_finite_scores_in_order(estimates):
     made, truth = certain(11)
-    loss = naive_auc(made.confidence.astype(float), truth)
+    loss = area_of(made.confidence.astype(float), truth)
     for attack in (LiraOnline(estimates=estimates), LiraOffline(estimates=estimates)):
         scores = attack(made)
         assert np.isfinite(scores).all()
         # It knows besides which rows a model without them gets wrong.
-        assert naive_auc(scores, truth) > loss + 0.03
-
-
-def test_a_model_that_always_says_the_same_shows_nothing():
-    inside = np.tile([[True], [False]], (4, 30))
-    made = evidence(np.full(30, 36.0), np.full((8, 30), 36.0), inside)
-    for attack in (LiraOnline(), LiraOffline()):
-        assert np.ptp(attack(made)) == 0
+        assert area_of(scores, truth) > loss + 0.03
 
 
 def test_scores_of_rows_of_different_scales_compare():
@@ -254,22 +234,3 @@ def test_scores_of_rows_of_different_scales_compare():
     )
     for attack in (LiraOnline(estimates="row"), LiraOffline(estimates="row")):
         np.testing.assert_allclose(attack(moved), attack(made), rtol=1e-3, atol=1e-4)
-
-
-def test_rows_without_models_are_refused():
-    made, _ = made_up(13)
-    made.inside[:, 3] = True
-    with pytest.raises(InvalidInput, match="some row is in all references or in none"):
-        LiraOnline()(made)
-    with pytest.raises(InvalidInput, match="lira-offline needs models without each row"):
-        LiraOffline()(made)
-    made.inside[:, 3] = False
-    with pytest.raises(InvalidInput, match="some row is in all references or in none"):
-        LiraOnline()(made)
-    assert np.isfinite(LiraOffline()(made)).all()
-
-
-def test_unknown_estimates_are_refused():
-    for attack in (LiraOnline, LiraOffline):
-        with pytest.raises(InvalidInput, match="estimates='median': must be one of"):
-            attack(estimates="median")

@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 from evidence import record
 from expost._counts import lower_limit, upper_limit
-from expost.auditing.roc import Interval, auc, figures, roc, threshold_at, tpr_at
+from expost.auditing.roc import Interval, auc, figures, roc, row_auc, threshold_at, tpr_at
 from expost.errors import InvalidInput
 
 # The package exports the function of that name.
@@ -284,3 +284,40 @@ def test_what_cannot_be_judged_is_refused():
         tpr_at(np.zeros(4), truth, 0.0)
     with pytest.raises(InvalidInput, match="in order"):
         Interval(value=0.5, low=0.6, high=0.7)
+
+
+# The area of each row over models with it and without it.
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_it_is_the_area_under_each_rows_curve(ties, monkeypatch):
+    monkeypatch.setattr(module, "_BLOCK", 64)
+    rng = np.random.default_rng(0)
+    phi = rng.normal(size=(16, 23)).astype(np.float32)
+    if ties:
+        phi = np.round(phi)
+    inside = np.argsort(rng.uniform(size=(16, 23)), axis=0) < 6
+    found = row_auc(phi, inside)
+    naive = [roc_auc_score(inside[:, row], phi[:, row]) for row in range(23)]
+    np.testing.assert_allclose(found.value, naive, rtol=1e-12)
+
+
+def test_a_row_of_one_kind_is_not_known():
+    phi = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    inside = np.array([[True, False, True]] * 4 + [[True, False, False]])
+    found = row_auc(phi, inside)
+    assert np.isnan(found.value[:2]).all()
+    assert np.isnan(found.error[:2]).all()
+    assert np.isfinite(found.value[2])
+    assert np.isnan(row_auc(phi[:0], inside[:0]).value).all()
+
+
+@pytest.mark.parametrize("shift", [0.0, 1.0, 3.0])
+def test_the_error_is_the_spread_or_a_little_more(shift):
+    inside = np.zeros((40, 4000), dtype=bool)
+    inside[:20] = True
+    phi = (np.random.default_rng(0).normal(size=inside.shape) + shift * inside).astype(np.float32)
+    found = row_auc(phi, inside)
+    stated = np.sqrt(np.mean(found.error**2))
+    assert 0.9 < stated / np.std(found.value) < 1.4
+    assert np.all(found.error > 0)

@@ -112,8 +112,8 @@ def test_scores_become_their_softmax():
     [
         ([[np.nan, 1.0]], "NaN or negative"),
         ([[-0.1, 1.1]], "NaN or negative"),
-        ([[0.3, 0.3]], "add up to 1"),
-        ([[np.inf, 0.5]], "add up to 1"),
+        ([[0.3, 0.3]], "sum to 1"),
+        ([[np.inf, 0.5]], "sum to 1"),
         ([0.3, 0.7], "shape"),
         ([["a", "b"]], "type"),
     ],

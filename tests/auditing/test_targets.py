@@ -28,7 +28,7 @@ from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
 from expost.auditing import signals
 from expost.auditing.evidence import LARGEST
 from expost.auditing.targets import ReleaseTarget, target_of
-from expost.auditing.training import seeded, without_warnings
+from expost.auditing.training import fingerprint, seeded, without_warnings
 from expost.errors import (
     BudgetWarning,
     InvalidInput,
@@ -98,7 +98,7 @@ def test_a_class_that_the_model_has_not_seen_has_probability_zero():
     seen = y != 1
     fitted = LogisticRegression().fit(X[seen], y[seen])
     target = target_of(fitted, y)
-    assert target.classes.tolist() == [0, 1, 2]
+    assert target.labels.classes.tolist() == [0, 1, 2]
     found = target.signals(X, y)
     assert np.all(found.confidence[~seen] == -LARGEST)
     assert np.all(np.abs(found.confidence[seen]) < LARGEST)
@@ -114,9 +114,9 @@ def test_labels_that_were_not_named_are_refused():
     target = target_of(LogisticRegression().fit(X, y), y)
     with pytest.raises(InvalidInput, match="not among the classes"):
         target.signals(X, y + 5)
-    with pytest.raises(InvalidInput, match="text"):
+    with pytest.raises(InvalidInput, match="strings"):
         target.signals(X, y.astype(str))
-    with pytest.raises(InvalidInput, match="text"):
+    with pytest.raises(InvalidInput, match="strings"):
         target_of(LogisticRegression().fit(X, y), y.astype(str))
     with pytest.raises(InvalidInput, match="one for each"):
         target.signals(X, y[:-1])
@@ -245,7 +245,7 @@ def test_a_regression_has_squares():
     X, _ = table()
     y = X @ [1.0, 2.0, 0.0] + np.random.default_rng(0).standard_normal(ROWS)
     target = target_of(LinearRegression().fit(X[:60], y[:60]), y)
-    assert target.classes is None
+    assert target.labels.classes is None
     found = target.signals(X, y)
     loss = (LinearRegression().fit(X[:60], y[:60]).predict(X) - y) ** 2 / (2 * np.var(y))
     np.testing.assert_allclose(found.confidence, -np.log(np.expm1(loss)), rtol=1e-4, atol=1e-5)
@@ -330,7 +330,7 @@ def test_releases_of_every_loss():
     np.testing.assert_allclose(
         numbers.signals(X, X[:, 0]).confidence, expected, rtol=1e-3, atol=1e-5
     )
-    assert numbers.trained(X[:90], X[:90, 0], seed=1).classes is None
+    assert numbers.trained(X[:90], X[:90, 0], seed=1).labels.classes is None
 
 
 def test_a_release_with_classes_in_another_order():
@@ -613,3 +613,17 @@ def test_what_workers_are_given_is_small():
     function = target_of(forest.predict_proba, y, train=train)
     assert not function.untrained.is_fitted
     assert function.untrained.description == function.description
+
+
+def fitted(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(20, 2)) / 3
+    y = np.where(X[:, 0] > 0, 1, -1)
+    settings = {"data_norm": 2.0, "classes": (-1, 1), "regularization": 0.1}
+    return PrivateLogisticRegression(epsilon=np.inf, **settings).fit(X, y)
+
+
+def test_estimators_with_equal_parameters_and_other_releases_differ():
+    assert fitted(0).get_params() == fitted(1).get_params()
+    assert fingerprint(fitted(0)) == fingerprint(fitted(0))
+    assert fingerprint(fitted(0)) != fingerprint(fitted(1))

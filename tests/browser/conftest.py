@@ -1,6 +1,5 @@
 """A browser for the tests of this folder, and pages that are watched while they are open."""
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -121,12 +120,6 @@ def shelf(tmp_path_factory) -> Callable[[str, Callable[[], str]], Path]:
         return path
 
     return call
-
-
-def embedded(page: Page) -> Any:
-    """The data that the page carries for its scripts; None where it carries none."""
-    text = page.evaluate("document.getElementById('expost-data')?.textContent ?? null")
-    return None if text is None else json.loads(text)
 
 
 @pytest.fixture(scope="session")

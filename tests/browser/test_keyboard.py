@@ -2,7 +2,7 @@
 
 import pytest
 
-from .pages import KINDS, MANY, PEOPLE
+from .pages import KINDS, MANY
 from .watching import PHONE
 
 # What the keyboard can come to, in the order of the page.
@@ -63,59 +63,6 @@ def test_everything_that_can_be_reached_has_a_name(open_page, made, kind):
             if line.strip().startswith(f"- {role}") and '"' not in line and "/" not in line
         ]
         assert nameless == []
-
-
-def test_arrows_move_epsilon_and_its_figures(open_page, made):
-    page = open_page(made("profile"))
-    slider = tabbed_to(page, "input[type=range]")
-    figures = page.locator("output[data-output]")
-    before, shown = slider.get_attribute("aria-valuetext"), figures.all_inner_texts()
-    page.keyboard.press("End")
-    page.wait_for_function(
-        "before => document.querySelector('output[data-output]').textContent !== before",
-        arg=shown[0],
-    )
-    assert slider.get_attribute("aria-valuetext") != before
-    assert all(
-        later != earlier for later, earlier in zip(figures.all_inner_texts(), shown, strict=True)
-    )
-    page.keyboard.press("ArrowLeft")
-    last = slider.get_attribute("aria-valuetext")
-    page.keyboard.press("Tab")
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.matches('button[data-reset]')")
-    page.keyboard.press("Enter")
-    assert slider.get_attribute("aria-valuetext") == before != last
-
-
-def test_arrows_walk_along_the_profile(open_page, made):
-    page = open_page(made("profile"))
-    chart = tabbed_to(page, ".chart[role=slider]")
-    told = [chart.get_attribute("aria-valuetext")]
-    for key in ("ArrowRight", "PageUp", "End", "Home"):
-        page.keyboard.press(key)
-        told.append(chart.get_attribute("aria-valuetext"))
-        assert page.locator(".readout").is_visible()
-    assert told[0] == told[4]
-    assert len(set(told)) == 4
-    # The same in words as in the panel.
-    words = page.locator(".readout").inner_text()
-    for fact in ("rank", "certainty", "evidence", "exposure", "certified to"):
-        assert fact in told[0]
-        assert fact in words
-    assert f"1 of {PEOPLE}" in told[0]
-    assert f"{PEOPLE} of {PEOPLE}" in told[3]
-
-
-def test_a_row_is_found_by_typing(open_page, made):
-    page = open_page(made("profile"))
-    tabbed_to(page, "input[type=search]")
-    page.keyboard.type("p017")
-    page.keyboard.press("Enter")
-    found = page.locator("[data-results] tbody tr")
-    assert found.count() == 1
-    assert "p017" in found.inner_text()
-    assert "1 row matches" in page.locator("[data-status]").inner_text()
 
 
 def test_the_largest_page_answers_keys_at_once(open_page, made):

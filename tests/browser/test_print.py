@@ -42,17 +42,6 @@ def test_dark_pages_are_printed_in_ink_on_paper(open_page, made, kind):
     assert printed["ink"] < 80 < 200 < printed["paper"]
 
 
-@kinds
-def test_a_page_becomes_a_document_of_a_few_sheets(open_page, made, kind):
-    page = open_page(made(kind))
-    document = page.pdf(
-        format="A4", margin=dict.fromkeys(("top", "bottom", "left", "right"), "1cm")
-    )
-    assert document.startswith(b"%PDF-")
-    sheets = len(re.findall(rb"/Type\s*/Page\b", document))
-    assert 1 <= sheets <= (30 if kind == "several" else 12)
-
-
 def _headings(page, selector):
     """The texts among these that are not shown."""
     return set(

@@ -80,7 +80,7 @@ def expected(case, epsilon):
     return {
         **{f"exposure-{index}": float(value) for index, value in enumerate(exposures)},
         **{f"certainty-{index}": expit(value) for index, value in enumerate(exposures)},
-        "posterior": float(most.expected_belief()[0]),
+        "posterior": float(most.expected_posterior()[0]),
         "advantage": float(most.advantage[0]),
     }
 
@@ -289,10 +289,10 @@ def test_a_choice_of_epsilon_moves_a_line_in_its_charts(open_page, made):
         box.fill(repr(epsilon))
         values = shown(page)
         sweep = replace(choice.sweep, epsilons=np.array([epsilon]))
-        assert values["exposure-3"] == pytest.approx(np.max(sweep.typical), rel=1e-6)
+        assert values["exposure-3"] == pytest.approx(np.max(sweep.expected), rel=1e-6)
         mechanism = sweep.mechanism.with_constants(epsilon=epsilon)
         law = mechanism.loss_law(np.array([sweep.farthest / mechanism.resolution]))
-        posterior = law.expected_belief(choice.limit.prior)[0]
+        posterior = law.expected_posterior(choice.limit.prior)[0]
         assert values["posterior"] == pytest.approx(posterior, rel=1e-6)
         for chart in charts.all():
             first, last, scale = chart.get_attribute("data-x").split()
@@ -307,7 +307,10 @@ def test_a_choice_of_epsilon_moves_a_line_in_its_charts(open_page, made):
 
 STEPS = tuple(
     Step(
-        epsilon=at, typical=(0.1 * at, 0.2 * at, 0.3 * at, 0.4 * at), belief=0.6 + at / 100, error=0
+        epsilon=at,
+        exposures=(0.1 * at, 0.2 * at, 0.3 * at, 0.4 * at),
+        posterior=0.6 + at / 100,
+        error=0,
     )
     for at in (0.5, 1.0, 2.0, 8.0)
 )
@@ -316,7 +319,13 @@ STEPS = tuple(
 def stepped():
     """A page whose slider has the values of ε that were tried."""
     slider = SliderData(
-        low=0.5, high=8.0, start=2.0, begins="the recommended ε", unit="row", prior=0.5, steps=STEPS
+        low=0.5,
+        high=8.0,
+        start=2.0,
+        start_label="the recommended ε",
+        unit="row",
+        prior=0.5,
+        steps=STEPS,
     )
     section = Section(id="slider", title="Other ε", blocks=(slider_widget(slider),), nav="Exposure")
     document = Document(
@@ -333,15 +342,15 @@ def test_what_is_only_sampled_goes_by_steps(open_page, shelf):
     for key, index in (("Home", 0), ("ArrowRight", 1), ("End", 3), ("ArrowLeft", 2)):
         page.keyboard.press(key)
         values, step = shown(page), STEPS[index]
-        for at, exposure in enumerate(step.typical):
+        for at, exposure in enumerate(step.exposures):
             assert values[f"exposure-{at}"] == exposure
             assert values[f"certainty-{at}"] == pytest.approx(expit(exposure))
-        assert values["posterior"] == step.belief
+        assert values["posterior"] == step.posterior
         assert "advantage" not in values
         assert float(page.get_by_label("ε =", exact=True).input_value()) == step.epsilon
     # Between two steps: the nearest.
     page.get_by_label("ε =", exact=True).fill("3.5")
-    assert shown(page)["exposure-3"] == STEPS[2].typical[3]
+    assert shown(page)["exposure-3"] == STEPS[2].exposures[3]
 
 
 @pytest.mark.long

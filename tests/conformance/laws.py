@@ -27,7 +27,7 @@ from conformance.subjects import (
     Trial,
 )
 from expost import _numerics
-from expost.errors import ClippedRowsWarning, NoPromiseWarning, SeededReleaseWarning
+from expost.errors import ClippedRowsWarning, NoGuaranteeWarning, SeededReleaseWarning
 from expost.glm import Objective
 from expost.mechanisms import grid
 from expost.neighbouring.neighbours import neighbours_of
@@ -287,7 +287,7 @@ def promise_outside_the_ball(subject: MechanismUnderTest, *, epsilon: float = 1.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeededReleaseWarning)
         warnings.simplefilter("ignore", ClippedRowsWarning)
-        warnings.simplefilter("ignore", NoPromiseWarning)
+        warnings.simplefilter("ignore", NoGuaranteeWarning)
         for seed in range(5):
             model = subject.estimator(epsilon, regularization=4.0, random_state=seed).fit(X, y)
             found = expost.profile(model, X, y)
@@ -389,7 +389,7 @@ def more_noise_less_belief(
         law = trial.row_losses(trial.centre).law
         if law is None:
             return
-        belief = law.expected_belief()
+        belief = law.expected_posterior()
         check(np.all((belief >= 0.5) & (belief <= 1)), "a typical belief is below a coin's")
         if before is not None:
             check(np.all(belief >= before - 1e-12), "more noise raises a typical belief")
@@ -398,7 +398,7 @@ def more_noise_less_belief(
     law = simulation.trial.row_losses(simulation.trial.centre).law
     sign = -1.0 if relation is ADD else 1.0
     simulated = expit(sign * simulation.losses).mean(axis=1)
-    target = float(np.mean(law.expected_belief()))
+    target = float(np.mean(law.expected_posterior()))
     check(agrees(simulated, target), "the typical belief is not what simulation finds")
     check(not agrees(expit(1.2 * sign * simulation.losses).mean(axis=1), target), "no power")
 

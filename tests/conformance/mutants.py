@@ -495,7 +495,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     def wrong(self: NormLaplaceLaw, prior: float = 0.5) -> Any:
         return 0.5 * (1 + self.advantage)
 
-    patch.setattr(NormLaplaceLaw, "expected_belief", wrong)
+    patch.setattr(NormLaplaceLaw, "expected_posterior", wrong)
 
 
 # Objective perturbation: the determinant.
@@ -564,7 +564,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 @mutant("μ = ∥x∥²/λ for xᵀH⁻¹x", subject=OBJECTIVE_PURE, law="1 remove")
 def _(patch: pytest.MonkeyPatch) -> None:
     def wrong(self: Any, rows: Any, roots: Any) -> Any:
-        return rows.found.curvature * rows.norms**2 / self.hessian.penalty
+        return rows.derivatives.curvature * rows.norms**2 / self.hessian.penalty
 
     patch.setattr(leverage._ScalarLeverage, "_own", wrong)
 

@@ -394,7 +394,7 @@ def test_regression():
         ),
         ({"x": [1, 2], "y": ["a", "b"]}, {"classes": ["a", "a"]}, "twice"),
         ({"x": [1, 2], "y": ["a", "b"]}, {"classes": "ab"}, "must be a list"),
-        ({"x": [1, 2], "y": ["a", "b"]}, {"classes": ["a", None]}, "must be text"),
+        ({"x": [1, 2], "y": ["a", "b"]}, {"classes": ["a", None]}, "must be a string"),
         (
             {"x": [f"canary{i}" for i in range(1200)], "y": ["a", "b"] * 600},
             {},
@@ -419,7 +419,7 @@ def test_too_many_levels_because_of_a_token(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"age": {"mean": 1, "scale": 2}}, "does not know 'age'; it may hold 'columns'"),
+        ({"age": {"mean": 1, "scale": 2}}, "has an unknown member 'age'; it may have 'columns'"),
         ({"columns": [1]}, "must be an object"),
         ({"columns": {"nobody": {"mean": 1, "scale": 2}}}, "column 'nobody': is not in"),
         ({"columns": {"age": {"mean": 1}}}, "lacks 'scale'"),
@@ -430,7 +430,7 @@ def test_too_many_levels_because_of_a_token(tmp_path):
         ({"columns": {"age": {"mean": math.nan, "scale": 1}}}, "must be a number"),
         ({"columns": {"age": {"mean": "1", "scale": 1}}}, "must be a number"),
         ({"columns": {"age": {"mean": 1, "scale": 10**400}}}, "must be a number"),
-        ({"columns": {"age": {"mean": 1, "scale": 1, "typo": 2}}}, "does not know 'typo'"),
+        ({"columns": {"age": {"mean": 1, "scale": 1, "typo": 2}}}, "has an unknown member 'typo'"),
         ({"columns": {"age": {"mean": 1, "scale": 1, "kind": "levels"}}}, "kind"),
         ({"columns": {"age": {"mean": 1, "scale": 1, "origin": "heaven"}}}, "origin"),
         ({"columns": {"age": 3}}, "must be a JSON object"),
@@ -450,7 +450,7 @@ def test_too_many_levels_because_of_a_token(tmp_path):
         ({"target": {"column": "age"}}, "given encoding is for 'age'"),
         ([], "must be an Encoding, its JSON object"),
         ({"format": "expost encoding"}, "version"),
-        ({"format": "other"}, "is not one that expost wrote"),
+        ({"format": "other"}, "was not written by expost"),
     ],
 )
 def test_bad_given_encodings(given, message):
@@ -493,7 +493,7 @@ def test_labels_at_encoding_time():
     with pytest.raises(InvalidInput, match="column 'sex': is not in the table"):
         encoding.encode(block)
     block = next(open_table(PEOPLE).blocks(5))
-    with pytest.raises(InvalidInput, match="'member': is read as bool, and the encoding needs it"):
+    with pytest.raises(InvalidInput, match="'member': is read as bool, but the encoding needs it"):
         encoding.encode(block)
 
 
@@ -522,36 +522,30 @@ def edited(change) -> str:
     [
         (lambda v: v.update(version=3), "newer expost.*upgrade"),
         (lambda v: v.update(version=1), "older expost.*make the encoding again"),
-        (lambda v: v.update(version=0), "version"),
         (lambda v: v.update(version=True), "version"),
-        (lambda v: v.update(version="1"), "version"),
-        (lambda v: v.update(format="x"), "is not one that expost wrote"),
+        (lambda v: v.update(format="x"), "was not written by expost"),
         (lambda v: v.pop("target"), "lacks 'target'"),
-        (lambda v: v.update(more=1), "does not know 'more'"),
+        (lambda v: v.update(more=1), "has an unknown member 'more'"),
         (lambda v: v.update(columns={}), "no columns"),
         (lambda v: v.update(columns=[]), "must be a JSON object"),
         (lambda v: v.update(dropped=[]), "must be a JSON object"),
-        (lambda v: v.update(missing="?"), "list of texts"),
-        (lambda v: v["columns"]["age"].update(scale=0), "must be > 0"),
+        (lambda v: v.update(missing="?"), "list of strings"),
+        # Other entries that are refused: those of given encodings, above.
         (lambda v: v["columns"]["age"].update(scale=1e400), "not a whole JSON|must be a number"),
         (lambda v: v["columns"]["age"].update(mean=None), "must be a number"),
-        (lambda v: v["columns"]["age"].update(mean=True), "must be a number"),
         (lambda v: v["columns"]["age"].pop("origin"), "lacks 'origin'"),
         (lambda v: v["columns"]["age"].pop("cut"), "lacks 'cut'"),
-        (lambda v: v["columns"]["age"].update(cut=-2), "must be > 0"),
-        (lambda v: v["columns"]["age"].pop("fill_origin"), "must stand together"),
-        (lambda v: v["columns"]["sex"].pop("missing_origin"), "must stand together"),
-        (lambda v: v["columns"]["sex"].update(levels=[["f"]]), "must be text"),
+        (lambda v: v["columns"]["age"].pop("fill_origin"), "must be given together"),
+        (lambda v: v["columns"]["sex"].pop("missing_origin"), "must be given together"),
         (lambda v: v["columns"]["sex"]["levels"].reverse(), "features"),
         (lambda v: v["features"].reverse(), "features"),
         (lambda v: v.update(columns=dict(sorted(v["columns"].items(), reverse=True))), "features"),
         (lambda v: v["target"].update(classes=["no"]), "must have at least two"),
         (lambda v: v["target"].update(column=3), "name of a column"),
-        (lambda v: v["target"].update(column="age"), "stands in it twice"),
-        (lambda v: v["dropped"].update(age="given"), "stands in it twice"),
+        (lambda v: v["target"].update(column="age"), "holds a column twice"),
+        (lambda v: v["dropped"].update(age="given"), "holds a column twice"),
         (lambda v: v["dropped"].update(same="x"), "dropped"),
         (lambda v: v["data_norm"].update(value=0), "must be > 0"),
-        (lambda v: v["data_norm"].update(value=-1), "must be > 0"),
         (lambda v: v.update(data_norm=3), "must be a JSON object"),
     ],
 )

@@ -219,7 +219,9 @@ def test_ids_may_repeat_where_they_are_of_persons(tmp_path):
     table = open_table(path, id_column="who", ids_repeat=True)
     assert table.names == ("x",)
     assert table.column("who").to_pylist() == ["7", "b", "7"]
-    with pytest.raises(InvalidInput, match=r"person column 'who', row 3: is missing: .* whose row"):
+    with pytest.raises(
+        InvalidInput, match=r"person column 'who', row 3: is missing: every row must have a person"
+    ):
         open_table({"who": ["a", "b", None], "x": [1, 2, 3]}, id_column="who", ids_repeat=True)
     with pytest.raises(InvalidInput, match="person column 'who': one person owns every row"):
         open_table({"who": ["a", "a"], "x": [1, 2]}, id_column="who", ids_repeat=True)
@@ -574,7 +576,7 @@ def test_names_that_are_no_text(tmp_path):
     for name in ("t.parquet", "t.arrow"):
         path = tmp_path / name
         path.write_bytes(path.read_bytes().replace(b"name-1", b"name\xff1"))
-        with pytest.raises(InvalidInput, match=r"(not UTF-8 text|not a whole)") as caught:
+        with pytest.raises(InvalidInput, match=r"(not UTF-8|not a whole)") as caught:
             open_table(path)
         assert caught.value.__suppress_context__
     with pa.memory_map(str(tmp_path / "t.arrow")) as file:

@@ -32,8 +32,9 @@ HERE = Path("/proc/self/cwd")
     [
         "dask://x", "dask://:", "dask://:1", "dask://host:port", "dask://127.0.0.1:99999",
         "dask://127.0.0.1:0", "dask://127.0.0.1:-1", "dask://127.0.0.1:1/x", "dask://[::1",
-        "dask://127.0.0.1:²", "dask+tls://x", "dask:", "dask:x", "dask:0", "dask://", "tcp://x:1",
-        "", 5, b"local",
+        "dask://127.0.0.1:²", "dask+tls://x", "dask:", "dask:x", "dask:0", "dask:1.5", "dask://",
+        "dask:///", "tcp://x:1", "locally", "local:", "local:0", "local:-1", "local:two", "", 5,
+        None, b"local",
     ],
 )  # fmt: skip
 def test_a_malformed_address(name):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from expost.data import Encoding, open_table
 from expost.errors import InvalidInput
 from expost.files.directory import RUN
 from expost.files.parts import PartStore
-from expost.jobs.output import MANIFEST, begun, check_place
+from expost.jobs.output import MANIFEST, check_place, is_unfinished
 from expost.ledger import NAME, Ledger
 from expost.mechanisms.publishing import PublishingBudget
 from expost.publishing.report import PublishedReport
@@ -71,13 +72,14 @@ class Nursery:
         self,
         *arguments: object,
         cwd: Path | None = None,
-        strike: float | None = None,
+        strike: float | Callable[[], bool] | None = None,
         blow: int = signal.SIGKILL,
         limit: int | None = None,
     ) -> Ended:
         """Let it run; after ``strike`` seconds its whole group is sent the signal ``blow``.
 
-        Seconds of a processor's time, so that it makes no difference what else the machine does.
+        Seconds of a processor's time, so that it makes no difference what else the machine does;
+        or as soon as ``strike()`` is true.
         """
         out, err = (Path(self._folder.name) / name for name in ("out", "err"))
         asked = {
@@ -92,8 +94,11 @@ class Nursery:
         self._parent.stdin.write(json.dumps(asked) + "\n")
         self._parent.stdin.flush()
         pid = int(self._parent.stdout.readline())
-        if strike is not None:
+        if callable(strike):
+            _wait_for(pid, strike)
+        elif strike is not None:
             _wait(pid, strike)
+        if strike is not None:
             _send(pid, blow)
         code, seconds = self._parent.stdout.readline().split()
         return Ended(code=int(code), err=err.read_text(), seconds=float(seconds))
@@ -111,6 +116,14 @@ def _wait(pid: int, seconds: float) -> None:
                 time.sleep(max(left, 0.0))
                 return
             time.sleep(min(left / 4, 0.02))
+
+
+def _wait_for(pid: int, holds: Callable[[], bool]) -> None:
+    """Until ``holds()``, or the process has ended."""
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        while process.status() != psutil.STATUS_ZOMBIE and not holds():
+            time.sleep(0.002)
 
 
 def _send(pid: int, blow: int) -> None:
@@ -161,7 +174,7 @@ def leftovers(out: Path) -> list[str]:
 
 def looked_at(out: Path) -> dict[str, object]:
     """Look into a folder, at any moment: what has its final name is whole, and says what it is."""
-    found = {"json": 0, "parquet": 0, "tables": 0, "begun": begun(out)}
+    found = {"json": 0, "parquet": 0, "tables": 0, "begun": is_unfinished(out)}
     for path in sorted(out.rglob("*")) if out.exists() else ():
         if any(part.startswith(".") and part != RUN for part in path.relative_to(out).parts):
             continue
@@ -190,9 +203,9 @@ def looked_at(out: Path) -> dict[str, object]:
             kind.load(out / name)
     if (out / NAME).exists():
         Ledger.load(out / NAME)
-    if begun(out):
+    if is_unfinished(out):
         # Nobody takes it for finished.
-        with pytest.raises(InvalidInput, match="begun here and is not finished; pass --resume"):
+        with pytest.raises(InvalidInput, match="holds an unfinished run; pass --resume"):
             check_place(out, resume=False, force=False)
         for folder in (out / RUN).iterdir():
             if folder.is_dir() and not (folder / "_manifest.json").exists():

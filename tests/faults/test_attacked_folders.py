@@ -29,6 +29,7 @@ from expost.jobs.ledger import ledger_beside, table_ledger
 from expost.jobs.output import MANIFEST, RELEASES, RESULTS
 from expost.ledger import NAME, Ledger
 from faults.struck import GIVEN, SPENDS, Nursery
+from settings import OUTPUT_OPTIONS
 
 SEED = 20261117
 FEW, MANY = 3, 50
@@ -65,15 +66,13 @@ class Case:
 
     def command(self, name: str, rows: Path | None = None) -> tuple[object, ...]:
         table = (self.rows if rows is None else rows, "--target", "y", "--id", "key")
+        sweep = (*OUTPUT_OPTIONS, "--epsilons", "0.5,2", "--folds", 0)
         return {
             "profile": ("profile", *table),
             "profile in blocks": ("profile", *table, "--engine", "local"),
             "profile of a model": ("profile", *table, "--model", self.model),
-            "epsilon": ("epsilon", *table, "--epsilons", "0.5,2", "--folds", 0),
-            "epsilon in blocks": (
-                *("epsilon", *table, "--epsilons", "0.5,2", "--folds", 0),
-                *("--engine", "local"),
-            ),
+            "epsilon": ("epsilon", *table, *sweep),
+            "epsilon in blocks": ("epsilon", *table, *sweep, "--engine", "local"),
             "publish": ("publish", *table, "--model", self.model),
             "publish in blocks": ("publish", *table, "--model", self.model, "--engine", "local"),
             "audit": ("audit", *table, "--estimator", TREE, "--references", 2),
@@ -418,7 +417,7 @@ def attack_in_pairs(nurseries: list[Nursery], case: Case, folder: Path, *options
     assert codes == [0, 2], ended
     (lost,) = [done for done in ended if done.code == 2]
     assert is_one_sentence(lost), lost
-    words = "another process is at work here|is not empty|a run was begun here"
+    words = "another process is at work here|is not empty|holds an unfinished run"
     assert re.search(words, lost.err), lost
     assert_consistent(case, out, before)
     return 1
@@ -460,16 +459,16 @@ def begun(case, tmp_path_factory) -> Path:
     """A run in blocks that has drawn its model, listed it, and was then killed."""
     folder = tmp_path_factory.mktemp("begun")
     command = (*case.command("profile in blocks"), "--out", "o", "--ledger", "l.json")
-    whole = case.nursery.run(*command, cwd=folder)
-    assert whole.code == 0, whole.err
-    rng = np.random.default_rng(SEED)
     run = folder / "o" / RUN
-    for _ in range(300):
+
+    def has_drawn() -> bool:
+        return (run / "state.json").exists() and any(run.glob("losses/part-000000-*"))
+
+    for _ in range(20):
         shutil.rmtree(folder / "o", ignore_errors=True)
         (folder / "l.CURATOR-ONLY.json").unlink(missing_ok=True)
-        strike = float(rng.uniform(0.3, 1) * whole.seconds)
-        case.nursery.run(*command, cwd=folder, strike=strike)
-        if (run / "state.json").exists() and any(run.glob("losses/part-000000-*")):
+        done = case.nursery.run(*command, cwd=folder, strike=has_drawn)
+        if done.was_killed and has_drawn():
             return folder
     raise AssertionError("never killed between the model and the end")
 
@@ -576,15 +575,16 @@ def test_neither_a_query_nor_a_password_is_kept(tmp_path):
 
 def test_a_report_that_the_ledger_lists_is_not_drawn_again(case, tmp_path):
     command = (*case.command("publish"), *SPENDS, "--ledger", "l.json", "--out", "o")
-    whole = case.nursery.run(*command, cwd=tmp_path)
-    assert whole.code == 0, whole.err
-    rng, ledger = np.random.default_rng(SEED + 1), tmp_path / "l.CURATOR-ONLY.json"
-    for _ in range(200):
+    ledger = tmp_path / "l.CURATOR-ONLY.json"
+
+    def is_listed() -> bool:
+        return (tmp_path / "o" / RUN / "report.json").exists() and ledger.exists()
+
+    for _ in range(20):
         shutil.rmtree(tmp_path / "o", ignore_errors=True)
         ledger.unlink(missing_ok=True)
-        strike = float(rng.uniform(0.3, 1) * whole.seconds)
-        case.nursery.run(*command, cwd=tmp_path, strike=strike)
-        if (tmp_path / "o" / RUN / "report.json").exists() and ledger.exists():
+        done = case.nursery.run(*command, cwd=tmp_path, strike=is_listed)
+        if done.was_killed and is_listed():
             break
     else:
         raise AssertionError("never killed after it was listed")
@@ -694,10 +694,17 @@ def test_a_run_in_memory_takes_the_place_of_one_in_blocks(case, tmp_path):
         assert (out / "epsilon.CURATOR-ONLY.parquet").is_dir() == (second != "epsilon")
 
 
-@pytest.mark.parametrize("change", ["a draft", "a part", "more bytes", "a part is gone"])
-def test_a_table_in_parts_that_was_changed_is_not_removed(case, tmp_path, change):
-    out = tmp_path / "o"
+@pytest.fixture(scope="module")
+def in_blocks(case, tmp_path_factory) -> Path:
+    """A finished run in blocks."""
+    out = tmp_path_factory.mktemp("blocks") / "o"
     assert case.run("profile in blocks", "--out", out).code == 0
+    return out
+
+
+@pytest.mark.parametrize("change", ["a draft", "a part", "more bytes", "a part is gone"])
+def test_a_table_in_parts_that_was_changed_is_not_removed(case, in_blocks, tmp_path, change):
+    out = shutil.copytree(in_blocks, tmp_path / "o")
     table = out / TABLE
     (part, *_) = sorted(table.glob("part-*"))
     if change == "a draft":

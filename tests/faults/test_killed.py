@@ -174,7 +174,7 @@ def test_whoever_looks_sees_a_file_that_is_cut_short(commands, tmp_path, name):
         looked_at(tmp_path)
     path.unlink()
     if path.parent != tmp_path:
-        with pytest.raises(InvalidInput, match=r"is gone|is not finished"):
+        with pytest.raises(InvalidInput, match=r"is missing|is not finished"):
             looked_at(tmp_path)
 
 
@@ -232,7 +232,7 @@ def test_interrupted_at_many_moments(nursery, commands, tmp_path):
 HALF_MADE = """
 import signal
 import sys
-from expost.cli.mistakes import heeding_signals
+from expost.cli.mistakes import handle_signals
 
 class HalfMade:
     def __del__(self):
@@ -243,7 +243,7 @@ def work():
     signal.raise_signal(signal.SIGINT)
 
 try:
-    with heeding_signals(signal.SIG_IGN):
+    with handle_signals(signal.SIG_IGN):
         work()
     kept = None
 except KeyboardInterrupt as stopped:

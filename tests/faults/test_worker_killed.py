@@ -85,7 +85,7 @@ def killed_while_running(job, engine, *, after, moment, victims):
 
 def living(engine):
     """The processes of the workers, after those that are missing were asked for."""
-    engine._mend()
+    engine._restart()
     found = engine._client.run(os.getpid, on_error="ignore")
     return sorted(pid for pid in found.values() if alive(pid))
 
@@ -224,7 +224,9 @@ def test_workers_killed_at_twenty_moments(job, two_workers):
 @pytest.mark.long
 def test_an_item_that_kills_every_worker_ends_in_an_error(two_workers):
     start = time.monotonic()
-    with pytest.raises(ExpostError, match="worker after worker died while it had the same rows"):
+    with pytest.raises(
+        ExpostError, match="several workers died while they processed the same rows"
+    ):
         list(two_workers.map(end_this_process, [1]))
     assert time.monotonic() - start < 300
     # The workers come back.

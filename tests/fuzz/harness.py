@@ -69,6 +69,13 @@ class Tally:
         self.slowest = max(self.slowest, seconds)
         self.seconds += seconds
 
+    def merge(self, other: "Tally") -> None:
+        self.accepted += other.accepted
+        self.refused += other.refused
+        self.slowest = max(self.slowest, other.slowest)
+        self.seconds += other.seconds
+        self.faults += other.faults
+
     @property
     def cases(self) -> int:
         return self.accepted + self.refused + len(self.faults)

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from evidence import record
 
 from .harness import SEED, Tally, fresh_folder, judge, run
-from .long_run import run as run_apart
 from .parsers import PARSERS
-from .worker import TARGETS
+from .worker import TARGETS, run_apart
 
 # (in `make test`, in the long run), shared out by what a case costs.
 CASES = {
@@ -75,14 +74,14 @@ def test_choices_that_hypothesis_makes(name):
 
 
 @pytest.mark.long
-def test_a_hundred_thousand_cases(tmp_path):
+def test_a_hundred_thousand_cases():
     figures, faults = {}, []
     with ThreadPoolExecutor(max_workers=2) as pool:
         # The dear ones first, so that none is waited for alone at the end.
         names = sorted(CASES, key=lambda name: name in PARSERS)
-        found = pool.map(lambda name: run_apart(name, CASES[name][1], tmp_path), names)
-        told = dict(zip(names, found, strict=True))
-    for name, tally in told.items():
+        tallies = pool.map(lambda name: run_apart(name, CASES[name][1]), names)
+        found = dict(zip(names, tallies, strict=True))
+    for name, tally in found.items():
         figures[name] = {
             "cases": tally.cases,
             "accepted": tally.accepted,

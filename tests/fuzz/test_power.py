@@ -12,11 +12,10 @@ from expost.files import sealed
 from expost.jobs import pages, report
 from expost.release import Release
 
-from . import harness, long_run
+from . import harness
 from .commands import check_nothing_partial, check_whole
 from .harness import Fault, Tally, Target, choices, judge, run
-from .long_run import run as run_apart
-from .worker import TARGETS
+from .worker import TARGETS, run_apart
 
 
 def made(rng, folder):
@@ -158,29 +157,9 @@ def test_a_worker_that_dies_is_a_fault_and_the_next_goes_on(tmp_path, monkeypatc
         "random.Random.__init__ = planted\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(folder))
-    tally = run_apart("given", 6, tmp_path)
-    assert tally.cases == 6
-    (fault,) = tally.faults
-    assert fault.startswith("given 3: the process ended with -6")
-
-
-def test_faults_of_workers_are_told_with_their_numbers(tmp_path, monkeypatch):
-    """The same without processes: workers die at cases 3 and 4, and case 6 breaks the law."""
-
-    def worker(name, first, count, progress):
-        with progress.open("a") as file:
-            for number in range(first, first + count):
-                if number in (3, 4) and number == first + (3 if first == 0 else 0):
-                    return "died"
-                said = {"fault": "KeyError"} if number == 6 else {"accepted": True, "seconds": 0.1}
-                file.write(json.dumps({"number": number, **said}) + "\n")
-        return None
-
-    monkeypatch.setattr(long_run, "_worker", worker)
-    monkeypatch.setattr(long_run, "_CHUNK", 5)
-    tally = run_apart("given", 9, tmp_path)
-    assert (tally.accepted, tally.cases) == (6, 9)
-    assert tally.faults == ["given 3: died", "given 4: died", "given 6: KeyError"]
+    tally = run_apart("given", 6, chunk=2)
+    assert tally.accepted + tally.refused == 4
+    assert tally.faults == ["given: the process died in one of the cases range(2, 4)"]
 
 
 def test_a_table_that_is_whole_is_still_read_after_all_that():

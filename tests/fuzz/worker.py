@@ -1,55 +1,46 @@
-"""Cases of one target in a process of its own: a crash of it, or a hang, is a finding too.
-
-    python -m fuzz.worker TARGET FIRST COUNT PROGRESS
-
-writes a JSON line after each case to the file PROGRESS: the number, and what became of it.
-"""
+"""Cases of one target in a process of its own: a crash of it, or a hang, is a finding too."""
 
 import faulthandler
-import json
 import resource
-import sys
-from pathlib import Path
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 
 from expost.data import open_table
 
 from .commands import COMMANDS
-from .harness import LIMIT, Fault, choices, fresh_folder, judge
+from .harness import LIMIT, Tally, run
 from .parsers import PARSERS
 from .readers import READERS
 
 TARGETS = PARSERS | READERS | COMMANDS
 # A file that claims to be huge must not take the machine with it.
 _MEMORY = 8 * 2**30
+# Cases a process: what a library leaks over thousands of broken files stays small.
+CHUNK = 2_000
 
 
-def main(name: str, first: int, count: int, progress: Path) -> None:
+def run_apart(name: str, count: int, chunk: int = CHUNK) -> Tally:
+    """Judge cases 0 to ``count`` of a target; a process that dies is a fault, the next continues."""
+    tally = Tally()
+    for first in range(0, count, chunk):
+        numbers = range(first, min(first + chunk, count))
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            try:
+                tally.merge(pool.submit(_judged, name, numbers).result())
+            except BrokenProcessPool:
+                tally.faults.append(f"{name}: the process died in one of the cases {numbers}")
+    return tally
+
+
+def _judged(name: str, numbers: range) -> Tally:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    target = TARGETS[name]
-    with progress.open("a", encoding="utf-8") as file:
-        for number in range(first, first + count):
-            faulthandler.dump_traceback_later(10 * LIMIT, exit=True)
-            said: dict[str, object] = {"number": number}
-            with fresh_folder() as folder:
-                try:
-                    accepted, took = judge(target, choices(name, number), folder)
-                    if number % 50 == 49:
-                        _check_alive()
-                    said |= {"accepted": accepted, "seconds": round(took, 3)}
-                except Fault as fault:
-                    said["fault"] = str(fault)
-            file.write(json.dumps(said) + "\n")
-            file.flush()
+    tally = Tally()
+    for number in numbers:
+        faulthandler.dump_traceback_later(10 * LIMIT, exit=True)
+        run(TARGETS[name], [number], tally)
     faulthandler.cancel_dump_traceback_later()
-
-
-def _check_alive() -> None:
-    """No broken file has spoilt the one connection that all readers share."""
-    try:
-        assert open_table({"x": [1.0, 2.0]}).column("x").to_pylist() == [1.0, 2.0]
-    except Exception as error:
-        raise Fault(f"a whole table is refused after broken ones: {error}") from error
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
+    # No broken file has spoilt the one connection that all readers share.
+    if open_table({"x": [1.0, 2.0]}).column("x").to_pylist() != [1.0, 2.0]:
+        tally.faults.append(f"{name}: a whole table is misread after the cases {numbers}")
+    return tally

@@ -1,9 +1,11 @@
 """Which rows change, as tests write it."""
 
+import numpy as np
+
 from expost.neighbouring.change import Change
 from expost.types import Neighbouring
 
-__all__ = ["changed", "of_persons"]
+__all__ = ["changed", "neighbour", "of_persons"]
 
 
 def changed(problem, relation=Neighbouring.REMOVE, entering=None):
@@ -14,3 +16,12 @@ def changed(problem, relation=Neighbouring.REMOVE, entering=None):
 def of_persons(problem, persons):
     """All rows of each person leave."""
     return Change.of(problem.held, persons=persons)
+
+
+def neighbour(X, y, entering, relation, row):
+    """The neighbouring data set, written out."""
+    if relation is not Neighbouring.ADD:
+        X, y = np.delete(X, row, axis=0), np.delete(y, row)
+    if relation is not Neighbouring.REMOVE:
+        X, y = np.vstack([X, entering[0][row]]), np.append(y, entering[1][row])
+    return X, y

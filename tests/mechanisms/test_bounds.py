@@ -60,8 +60,8 @@ def objective(loss, noise="gaussian", seed=0, epsilon=1.0):
     rng = np.random.default_rng(seed)
     theta = how.release(problem, rng)
     tangent = Tangent.at(how, problem, theta)
-    plain = ObjectiveBound(how=how, theta=theta, failure=RHO)
-    second = TangentMechanism(budget=BUDGET, how=how, theta=theta)
+    plain = ObjectiveBound(mechanism=how, theta=theta, failure=RHO)
+    second = TangentMechanism(budget=BUDGET, mechanism=how, theta=theta)
     dependent = replace(plain, tangent=second, released=second.release(tangent, rng))
     return plain, dependent, tangent
 
@@ -79,10 +79,14 @@ def test_the_published_volume_is_that_of_a_removal():
     theta = how.release(problem, rng)
     tangent, second = (
         Tangent.at(how, problem, theta),
-        TangentMechanism(budget=budget, how=how, theta=theta),
+        TangentMechanism(budget=budget, mechanism=how, theta=theta),
     )
     bound = ObjectiveBound(
-        how=how, theta=theta, failure=RHO, tangent=second, released=second.release(tangent, rng)
+        mechanism=how,
+        theta=theta,
+        failure=RHO,
+        tangent=second,
+        released=second.release(tangent, rng),
     )
     norms = upper_norms(X)
     found = bound.volume_bound(X, norms, np.ones(3))
@@ -130,7 +134,7 @@ def test_the_volume_bound_is_reached():
     X, y = np.array([[0.6, 0.0], [0.0, 0.0]]), np.array([1.0, -1.0])
     problem = Objective.of(X=X, y=y, loss=Logistic(), penalty=np.full(2, how.total_regularization))
     theta = how.release(problem, np.random.default_rng(0))
-    bound = ObjectiveBound(how=how, theta=theta, failure=RHO)
+    bound = ObjectiveBound(mechanism=how, theta=theta, failure=RHO)
     norms = upper_norms(X)
     _, curvature = bound.derivatives(X, y, norms)
     hessian = Tangent.at(how, problem, theta).hessian
@@ -145,7 +149,7 @@ def test_the_leverage_against_inverses(loss):
     _, bound, tangent = objective(loss)
     X, _ = rows(loss, seed=3, count=200)
     found = bound.leverage_bound(X, upper_norms(X))
-    noisy, penalty, d = bound.released.hessian, bound.how.penalty_sum, WIDTH
+    noisy, penalty, d = bound.released.hessian, bound.mechanism.penalty_sum, WIDTH
     shift = bound.tangent.hessian_scale * goe_largest_eigenvalue_quantile(1 - RHO, d)
     assert bound.hessian_shift == pytest.approx(shift, rel=1e-4)
     assert bound.hessian_shift > shift
@@ -192,7 +196,7 @@ def test_the_gradient_terms_are_those_of_the_paper():
     plain, bound, _ = objective(Logistic())
     X, _ = rows(Logistic(), seed=6, count=20)
     norms, quantile = np.linalg.norm(X, axis=1), float(ndtri(1 - RHO / 2))
-    how = plain.how
+    how = plain.mechanism
     moved = how.steepest * how.reach_of_cell
     assert moved > 1e-9 * how.resolution
     hidden = plain.direction_bound - how.resolution * quantile
@@ -209,7 +213,7 @@ def test_the_gradient_terms_are_those_of_the_paper():
 def test_the_noise_term_against_densities(loss, noise):
     """∣log p(g) − log p(g ∓ ∇ℓ)∣ over many g within the quantiles is at most the bound."""
     plain, _, _ = objective(loss, noise)
-    law, rng = plain.how.law, np.random.default_rng(11)
+    law, rng = plain.mechanism.law, np.random.default_rng(11)
     X, y = rows(loss, seed=12, count=8)
     norms = upper_norms(X)
     slope, _ = plain.derivatives(X, y, norms)
@@ -238,7 +242,7 @@ def test_the_noise_term_against_densities(loss, noise):
 def test_norm_laplace_noise_with_a_known_inner_product():
     """The bound from ĝ, over all g with ∣g·u∣ ≤ T, ∥g∥ ≥ R and ∣cos∣ ≤ C in the plane of g and u."""
     plain, _, _ = objective(Logistic(), "laplace")
-    law = plain.how.law
+    law = plain.mechanism.law
     least, angle = least_norm(law, RHO / 2), largest_cosine(WIDTH, RHO / 2)
     for step in (0.05, 0.5, 1.0):
         plainly = plain.noise_bound(np.array([step]), np.ones(1), None)[0]
@@ -293,10 +297,10 @@ def test_the_bound_holds_for_the_whole_cell(loss, noise):
     X, y = tangent.problem.held.X, tangent.problem.held.y
     rng = np.random.default_rng(5)
     within = np.abs(tangent.gradient @ X.T) <= plain.direction_bound * np.linalg.norm(X, axis=1)
-    half = plain.how.grid.step / 2
+    half = plain.mechanism.grid.step / 2
     for _ in range(20):
         corner = plain.theta + half * rng.choice([-1.0, 1.0], size=WIDTH)
-        losses = np.abs(Tangent.at(plain.how, tangent.problem, corner).row_losses().loss)
+        losses = np.abs(Tangent.at(plain.mechanism, tangent.problem, corner).row_losses().loss)
         for bound in (plain, dependent):
             assert np.all((losses <= bound.exposure(X, y))[within])
 
@@ -321,14 +325,14 @@ def output(loss, noise="laplace", regularization=0.1, seed=0, epsilon=1.0):
     X, y = rows(loss)
     problem = Objective.of(X=X, y=y, loss=loss, penalty=np.full(WIDTH, regularization))
     theta = how.release(problem, np.random.default_rng(seed))
-    return OutputBound(how=how, theta=theta, failure=RHO), problem
+    return OutputBound(mechanism=how, theta=theta, failure=RHO), problem
 
 
 def pulls(bound, points, X, y):
     """∥ΛA + ∇ℓ(A)∥ for every row (rows) and point (columns): the definition."""
     margin = X @ points.T
-    slope = bound.how.loss.slope(margin, y[:, None])
-    rate = bound.how.regularization
+    slope = bound.mechanism.loss.slope(margin, y[:, None])
+    rate = bound.mechanism.regularization
     squares = rate**2 * np.sum(points**2, axis=1) + 2 * rate * slope * margin
     return np.sqrt(squares + slope**2 * np.sum(X**2, axis=1)[:, None])
 
@@ -375,7 +379,7 @@ def test_the_neighbour_of_any_minimiser_is_within_the_distance(loss, noise):
         grown = HeldRows(X=np.vstack([problem.held.X, X[i]]), y=np.append(problem.held.y, y[i]))
         more = replace(problem, rows=grown)
         assert np.linalg.norm(minimise(more).theta - base.theta) <= outside[i]
-    assert np.all(inside <= bound.how.sensitivity)
+    assert np.all(inside <= bound.mechanism.sensitivity)
 
 
 def test_the_distance_is_reached_where_nothing_curves():
@@ -388,7 +392,9 @@ def test_the_distance_is_reached_where_nothing_curves():
     X /= 1.001 * np.linalg.norm(X, axis=1).max()
     problem = Objective.of(X=X, y=y, loss=loss, penalty=np.full(2, 10.0))
     base = minimise(problem)
-    bound = OutputBound(how=how, theta=how.add_noise(base, np.random.default_rng(4)), failure=RHO)
+    bound = OutputBound(
+        mechanism=how, theta=how.add_noise(base, np.random.default_rng(4)), failure=RHO
+    )
     found = bound.distance_bound(X, y)
     for i in range(8):
         keep = np.arange(8) != i
@@ -406,9 +412,11 @@ def test_output_perturbation_never_passes_epsilon_under_norm_laplace_noise():
     assert not gaussian.is_uniform
     assert gaussian.failure_probability == RHO
     # Norm-Laplace noise has one use for ρ, Gaussian noise two, and one of them two sides.
-    assert bound.radius == pytest.approx(bound.how.law.norm_exceeded_with(RHO), rel=1e-4)
-    assert gaussian.radius == pytest.approx(gaussian.how.law.norm_exceeded_with(RHO / 2), rel=1e-4)
-    mu = gaussian.distance_bound(problem.held.X, problem.held.y) / gaussian.how.resolution
+    assert bound.radius == pytest.approx(bound.mechanism.law.norm_exceeded_with(RHO), rel=1e-4)
+    assert gaussian.radius == pytest.approx(
+        gaussian.mechanism.law.norm_exceeded_with(RHO / 2), rel=1e-4
+    )
+    mu = gaussian.distance_bound(problem.held.X, problem.held.y) / gaussian.mechanism.resolution
     expected = mu**2 / 2 + mu * stats.norm.isf(RHO / 4)
     assert gaussian.exposure(problem.held.X, problem.held.y) == pytest.approx(expected, rel=1e-4)
 

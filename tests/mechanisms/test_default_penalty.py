@@ -4,11 +4,10 @@ import itertools
 import math
 
 import pytest
-from scipy.optimize import brentq
-from scipy.stats import norm
 
 from expost.losses import HuberHinge, Logistic, Softmax
 from expost.mechanisms import ObjectivePerturbation
+from naive import gaussian_scale
 
 DELTA = 1e-6
 # (loss, its largest slope L, its largest curvature c, rank and curvature of its determinant)
@@ -28,17 +27,6 @@ def rule(loss, *, rows=5000, dimension=60, epsilon=1.0, **given):
     )
 
 
-def plain_scale(epsilon, delta, sensitivity):
-    """The σ of the Gaussian mechanism (Balle & Wang 2018), by its definition."""
-
-    def excess(sigma):
-        mu = sensitivity / sigma
-        upper = norm.cdf(mu / 2 - epsilon / mu)
-        return upper - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu) - delta
-
-    return brentq(excess, 1e-3, 1e6, xtol=1e-12)
-
-
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize(("loss", "slope", "curvature", "rank", "each"), LOSSES)
 def test_the_rule_by_its_definition(loss, slope, curvature, rank, each, noise):
@@ -49,7 +37,7 @@ def test_the_rule_by_its_definition(loss, slope, curvature, rank, each, noise):
             square = dimension * (dimension + 1) * (2 * slope / epsilon) ** 2
         else:
             given = {}
-            square = dimension * plain_scale(epsilon, DELTA / rank, slope) ** 2
+            square = dimension * gaussian_scale(epsilon, DELTA / rank, slope) ** 2
         r = math.sqrt(square / loss.outputs) / rows
         # s·g(z/w), g the logistic loss.
         w, s = slope / (4 * curvature), slope**2 / (4 * curvature)
@@ -90,4 +78,4 @@ def test_the_noise_at_the_rule_is_little_more_than_without_determinants(
         )
         assert not how.is_raised
         most = 1.02 if isinstance(loss, Logistic) else 8 / 7 * 1.03
-        assert how.law.scale <= most * plain_scale(epsilon, DELTA / rank, slope)
+        assert how.law.scale <= most * gaussian_scale(epsilon, DELTA / rank, slope)

@@ -9,7 +9,7 @@ from scipy.stats import kstest, multivariate_normal, norm
 
 from expost.errors import ConvergenceError, InvalidInput
 from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript, step_rounding
-from expost.mechanisms.hidden_coin import drawn_losses, hidden_term, unseen_interval, unseen_mean
+from expost.mechanisms.hidden_batches import drawn_losses, hidden_term, unseen_interval, unseen_mean
 from expost.profiles.transcript import individual_epsilon, transcript_profile
 from expost.report.registry import document_of
 from expost.risk import GaussianNoise
@@ -237,7 +237,7 @@ class TestTypical:
         profile = transcript_profile(found)
         np.testing.assert_array_equal(profile.expected, profile.exposure)
         assert "typical  " not in str(profile)
-        assert any("has no law for a hidden coin" in notice for notice in profile.notices)
+        assert any("has no known law" in notice for notice in profile.notices)
 
 
 class TestRounding:
@@ -340,7 +340,7 @@ class TestPromises:
         np.testing.assert_allclose(profile.losses.far_law.separation, 1 / SIGMA)
         advantage = profile.identifiability().advantage_high
         np.testing.assert_allclose(advantage, promise.advantage, rtol=1e-9)
-        assert transcript_profile(found, promised=False).worst_case == math.inf
+        assert transcript_profile(found, guaranteed=False).worst_case == math.inf
 
     def test_individual_epsilon_of_rows_that_did_nothing(self):
         found = Transcript(mechanism())

@@ -3,11 +3,8 @@
 The losses of the rows: test_tangent.py.
 """
 
-import dataclasses
-import doctest
 import itertools
 import math
-import re
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +26,7 @@ from expost.noise import Gaussian, NormLaplace
 from expost.risk import EpsilonDelta
 from expost.types import Neighbouring
 from mechanisms.changes import changed
+from naive import gaussian_scale
 
 ADD, REMOVE = Neighbouring.ADD, Neighbouring.REMOVE
 LOSSES = (Logistic(), HuberHinge(), HuberHinge(width=0.1), HuberHinge(width=1.0))
@@ -62,7 +60,7 @@ def posed(how, seed=0):
     return Objective.of(X=X, y=y, loss=how.loss, penalty=penalty)
 
 
-# The promise, against the truth in one dimension (:mod:`conformance.line`).
+# The guarantee, against the truth in one dimension (:mod:`conformance.line`).
 
 
 def line_of(how, x, y, times, unit):
@@ -125,7 +123,7 @@ def test_the_integration_knows_the_gaussian_mechanism():
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
-def test_the_tight_calibration_keeps_its_promise_and_wastes_little(loss):
+def test_the_tight_calibration_keeps_its_guarantee_and_wastes_little(loss):
     """True δ ≤ δ, both ways, for small data made to come close; with 0.8 σ it is passed."""
     found = shares(loss, "tight")
     assert np.max(found) <= 1.0
@@ -136,7 +134,7 @@ def test_the_tight_calibration_keeps_its_promise_and_wastes_little(loss):
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
-def test_the_published_calibration_keeps_its_promise_by_far(loss):
+def test_the_published_calibration_keeps_its_guarantee_by_far(loss):
     found = shares(loss, "published")
     assert np.max(found) <= 0.05
     # Power: the printed σ (erratum 4 has σ² there) is another one, and at ε = 0.1 far too large.
@@ -342,7 +340,7 @@ def test_both_bounds_are_those_of_the_proof(loss):
         assert how.worst_case_passed_by(Neighbouring.REPLACE) == 1.0
 
 
-def test_an_exchange_is_not_promised_what_a_removal_is():
+def test_an_exchange_is_not_guaranteed_what_a_removal_is():
     """Gaussian noise is calibrated to ∥∇ℓ∥ ≤ L, and an exchange may move b by 2L."""
     how = mechanism(loss=HuberHinge(), dimension=1, rows=2, regularization=100.0)
     x, y = np.array([1.0, 0.5]), np.ones(2)
@@ -360,16 +358,6 @@ def test_an_exchange_is_not_promised_what_a_removal_is():
 # The constants.
 
 
-def naive_scale(epsilon, delta, penalty):
-    """σ for a unit Lipschitz loss by the analytic Gaussian mechanism (Balle and Wang 2018)."""
-
-    def excess(sigma):
-        half, tilt = 1 / (2 * sigma), epsilon * sigma
-        return ndtr(half - tilt) - math.exp(epsilon) * ndtr(-half - tilt) - delta
-
-    return brentq(excess, 1e-3, 1e5, xtol=1e-13, rtol=1e-13)
-
-
 @pytest.mark.parametrize("width", [0.1, 0.5, 1.0])
 def test_the_tight_scale_of_the_huber_hinge(width):
     """δ_Gauss(ε − log(1 + c/λ), L/σ) = δ."""
@@ -379,7 +367,7 @@ def test_the_tight_scale_of_the_huber_hinge(width):
         )
         spent = math.log1p(1 / (2 * width) / penalty)
         assert not how.is_raised
-        known = naive_scale(epsilon - spent, delta, penalty)
+        known = gaussian_scale(epsilon - spent, delta)
         assert how.resolution == pytest.approx(known, rel=1e-6)
         assert isinstance(how.law, Gaussian)
 
@@ -401,7 +389,7 @@ def test_the_tight_scale_of_the_logistic_loss(epsilon, delta, penalty):
     """The larger of what a removal and what an addition needs; neither can do with less."""
     how = mechanism(epsilon=epsilon, delta=delta, regularization=penalty / 40)
     assert not how.is_raised
-    sigma, added = how.resolution, naive_scale(epsilon, delta, penalty)
+    sigma, added = how.resolution, gaussian_scale(epsilon, delta)
     assert sigma >= added * (1 - 1e-9)
     assert coupled_divergence(epsilon, sigma, penalty) <= delta * (1 + 1e-3)
     if sigma > added * (1 + 1e-4):
@@ -514,7 +502,7 @@ def test_more_epsilon_less_noise():
         assert resolution[0] > 1e3 * resolution[-1]
 
 
-def test_the_squared_loss_is_promised_nothing():
+def test_nothing_is_guaranteed_for_the_squared_loss():
     for noise in ("gaussian", "laplace"):
         how = mechanism(noise=noise, loss=Squared(label_bound=1.0))
         assert how.worst_case == math.inf
@@ -539,36 +527,6 @@ def test_the_guarantee_is_epsilon_and_delta():
         turned = (problem.held.X[::-1], problem.held.y[::-1])
         swapped = tangent.row_losses(changed(problem, Neighbouring.REPLACE, turned))
         assert swapped.guarantee == (one.guarantee() if one is pure else None)
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"epsilon": 0.0}, "epsilon=0.0"),
-        ({"epsilon": math.nan}, "epsilon=nan"),
-        ({"epsilon": 1e-60}, "at least 1e-50"),
-        ({"delta": None}, "needs a delta"),
-        ({"delta": 0.0}, "delta=0.0"),
-        ({"delta": math.nan}, "delta=nan"),
-        ({"delta": 1.0}, "delta=1.0"),
-        ({"noise": "cauchy"}, "noise='cauchy'"),
-        ({"calibration": "loose"}, "calibration='loose'"),
-        ({"regularization": 0.0}, "regularization"),
-        ({"regularization": math.nan}, "regularization"),
-        ({"rows": 1}, "rows=1"),
-        ({"rows": 4.5}, "rows=4.5"),
-        ({"dimension": 0}, "dimension=0"),
-    ],
-    ids=str,
-)
-def test_bad_constants_are_refused(changes, expected):
-    with pytest.raises(InvalidInput, match=expected):
-        mechanism(**changes)
-
-
-def test_pure_noise_takes_no_delta():
-    with pytest.raises(InvalidInput, match="pure epsilon"):
-        dataclasses.replace(mechanism(), noise="laplace")
 
 
 def test_numbers_of_numpy_are_kept_as_plain_ones():
@@ -705,16 +663,6 @@ def test_a_far_draw_lies_within_the_clamp(noise):
 
 
 # The page.
-
-
-def test_the_page_runs():
-    page = Path(__file__).parents[2] / "docs" / "theory" / "objective.md"
-    blocks = re.findall(r"^```pycon\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-    test = doctest.DocTestParser().get_doctest("".join(blocks), {}, "page", str(page), 0)
-    runner = doctest.DocTestRunner()
-    runner.run(test)
-    assert runner.summarize().failed == 0
-    assert runner.summarize().attempted >= 6
 
 
 def test_the_table_of_the_page():

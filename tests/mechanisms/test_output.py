@@ -11,7 +11,7 @@ import expost
 from expost.errors import InvalidInput, ReleaseRefused, WrongRows
 from expost.glm import Minimiser, Objective, minimise
 from expost.losses import HuberHinge, Logistic, Squared
-from expost.mechanisms import OutputPerturbation
+from expost.mechanisms import ObjectivePerturbation, OutputPerturbation
 from expost.neighbouring.neighbours import neighbours_of
 from expost.noise import Gaussian, GaussianLaw, NormLaplace, NormLaplaceLaw
 from expost.risk import EpsilonDelta, GaussianNoise, NormLaplaceNoise
@@ -65,31 +65,26 @@ def test_sigma_is_the_analytic_one():
     assert delta <= 1e-5
 
 
-@pytest.mark.parametrize(
-    ("changes", "word"),
-    [
-        ({"epsilon": 0.0}, "epsilon"),
-        ({"epsilon": -1.0}, "epsilon"),
-        ({"epsilon": math.nan}, "epsilon"),
-        ({"epsilon": "1"}, "epsilon"),
-        ({"epsilon": True}, "epsilon"),
-        ({"noise": "uniform"}, "noise"),
-        ({"noise": "gaussian"}, "delta"),
-        ({"noise": "gaussian", "delta": 0.0}, "delta"),
-        ({"noise": "gaussian", "delta": 1.0}, "delta"),
-        ({"noise": "gaussian", "delta": math.nan}, "delta"),
-        ({"delta": 1e-5}, "delta"),
-        ({"regularization": 0.0}, "regularization"),
-        ({"regularization": math.inf}, "regularization"),
-        ({"regularization": math.nan}, "regularization"),
-        ({"rows": 1}, "rows"),
-        ({"rows": 40.0}, "rows"),
-        ({"dimension": 0}, "dimension"),
-    ],
-)
-def test_refuses_constants_that_promise_nothing(changes, word):
-    with pytest.raises(InvalidInput, match=word):
-        mechanism(**changes)
+CONSTANTS = {"epsilon": 1.0, "loss": Logistic(), "regularization": 0.1, "rows": 40, "dimension": 3}
+
+
+@pytest.mark.parametrize("kind", [OutputPerturbation, ObjectivePerturbation])
+@pytest.mark.parametrize(("noise", "delta"), [("laplace", None), ("gaussian", 1e-5)])
+def test_every_constant_reaches_its_validator(kind, noise, delta):
+    """What each refuses: tests/test_validate.py."""
+    how = kind(**CONSTANTS, noise=noise, delta=delta)
+    for item in dataclasses.fields(how):
+        if item.init and item.name != "loss":
+            for value in (math.nan, -1, 0.0, "1", True, object()):
+                if (item.name, value) != ("rows_per_person", True):
+                    with pytest.raises(InvalidInput, match=f"^{item.name}"):
+                        dataclasses.replace(how, **{item.name: value})
+    for wrong in ({"rows": 1}, {"rows": 40.0}, {"dimension": 0}, {"epsilon": 1e-60}):
+        with pytest.raises(InvalidInput, match=f"^{next(iter(wrong))}"):
+            dataclasses.replace(how, **wrong)
+    # Gaussian noise needs a delta, and norm-Laplace noise takes none.
+    with pytest.raises(InvalidInput, match=r"^delta"):
+        dataclasses.replace(how, delta=None if delta else 1e-5)
 
 
 def test_release_lies_on_the_grid_and_near_the_minimiser():
@@ -171,7 +166,7 @@ class TestGuarantee:
         assert found.mu >= how.sensitivity / how.resolution
         assert found.mu == pytest.approx(how.sensitivity / how.resolution)
 
-    def test_without_noise_nothing_is_promised(self):
+    def test_without_noise_nothing_is_guaranteed(self):
         found = mechanism(epsilon=math.inf).guarantee()
         assert found == EpsilonDelta(epsilon=math.inf)
         assert found.advantage == 1.0

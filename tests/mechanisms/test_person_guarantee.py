@@ -18,7 +18,7 @@ from conformance.line import Line, divergence, largest_ratio, pair
 from expost.accounting import gaussian_delta
 from expost.errors import InvalidInput
 from expost.glm import Objective, minimise
-from expost.losses import HuberHinge, Logistic, Softmax, Squared
+from expost.losses import HuberHinge, Logistic, Softmax
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation
 from expost.mechanisms.calibration import chained, person_delta, person_scale
 from expost.risk import EpsilonDelta, GaussianNoise, NormLaplaceNoise
@@ -442,15 +442,6 @@ def test_more_rows_are_guaranteed_less(mechanism, noise, delta, loss):
     assert scales[-1] >= 7 * scales[0]
 
 
-@pytest.mark.parametrize(("mechanism", "noise", "delta", "loss"), list(everything()))
-def test_one_row_a_person_is_what_it_was(mechanism, noise, delta, loss):
-    plain = build(mechanism, noise=noise, loss=loss, dimension=3)
-    assert plain.rows_per_person == 1
-    assert plain == dataclasses.replace(plain, rows_per_person=1)
-    assert plain.worst_case == plain.epsilon
-    assert plain.guarantee() == plain.guarantee(1)
-
-
 def test_a_guarantee_for_more_rows_is_never_weaker_than_equal_shares():
     """(mε, δ(e^(mε) − 1)/(e^ε − 1)), at small and large λ."""
     for loss, penalty, m in itertools.product(LOSSES, (1e-9, 0.02, 1.0), (2, 3, 7)):
@@ -476,13 +467,6 @@ def test_determinants_that_cost_nothing_need_k_times_the_noise():
     assert many.penalty_sum > 4.5 * one.penalty_sum
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("value", [0, -1, 1.5, True, None, "2", 2**60])
-def test_a_number_of_rows_that_is_none_is_refused(mechanism, value):
-    with pytest.raises(InvalidInput, match="rows_per_person"):
-        build(mechanism, value)
-
-
 def test_what_was_published_is_for_one_row():
     with pytest.raises(InvalidInput, match="published"):
         build(ObjectivePerturbation, 2, calibration="published")
@@ -490,10 +474,3 @@ def test_what_was_published_is_for_one_row():
     assert how.guarantee(2).guaranteed_epsilon >= how.epsilon
     assert how.guarantee(9).guaranteed_epsilon > how.guarantee(2).guaranteed_epsilon
     assert how.guarantee(2).guaranteed_delta >= 1e-5
-
-
-def test_nothing_is_guaranteed_for_squared_loss():
-    how = build(ObjectivePerturbation, 3, loss=Squared(label_bound=1.0), noise="gaussian")
-    assert how.guarantee(3) == EpsilonDelta(epsilon=math.inf)
-    assert how.worst_case_of(3) == (math.inf, 0.0)
-    assert how.worst_case == math.inf

@@ -19,7 +19,6 @@ from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.sampling import drawn_losses, expected_exposures
 from expost.neighbouring.persons import read_persons
 from expost.risk import EpsilonDelta, GaussianNoise, NormLaplaceNoise
-from expost.types import Neighbouring
 from mechanisms.changes import changed, of_persons
 from mechanisms.test_tangent import (
     LOSSES,
@@ -32,11 +31,10 @@ from mechanisms.test_tangent import (
     minimisers_on_a_line,
     naive_derivatives,
     naive_log_density,
+    nodes_of_noise,
     posed,
     tangent_of,
 )
-
-REMOVE = Neighbouring.REMOVE
 
 
 def partition(rng, n, d):
@@ -147,26 +145,9 @@ def test_change_of_measure_by_integration(loss, noise):
                     regularization=0.15)  # fmt: skip
     X, y, _ = draw(np.random.default_rng(5), how)
     groups = np.array([0, 1, 1, 2, 2, 2])
-    kinks = [0.0]
-    for person in range(3):
-        there = minimisers_on_a_line(how, *without(X, y, groups, person), np.zeros(1))
-        kinks.extend(-gradients_on_a_line(how, X, y, there))
-    if isinstance(loss, HuberHinge):
-        for side in (-1, 1):
-            at = y * (1 + side * loss.width) / X[:, 0]
-            kinks.extend(-gradients_on_a_line(how, X, y, at))
-    reach = 16.0 if noise == "gaussian" else 80.0
-    inner = [kink / how.resolution for kink in kinks if abs(kink) < reach * how.resolution]
-    edges = np.unique(np.concatenate([inner, np.linspace(-reach, reach, 17)]))
-    points, weights = np.polynomial.legendre.leggauss(20)
-    half = np.diff(edges)[:, None] / 2
-    at = (edges[:-1, None] + half * (1 + points)).ravel()
-    density = np.exp(-np.abs(at)) / 2
-    if noise == "gaussian":
-        density = np.exp(-(at**2) / 2) / np.sqrt(2 * np.pi)
-    weight = (half * weights).ravel() * density
+    b, weight = nodes_of_noise(how, X, y, [without(X, y, groups, person) for person in range(3)])
     persons, losses, noise_part = read_persons(groups, 6), [], []
-    for theta in minimisers_on_a_line(how, X, y, how.resolution * at):
+    for theta in minimisers_on_a_line(how, X, y, b):
         tangent = tangent_of(how, X, y, np.array([theta]))
         losses.append(person_losses(tangent, persons).loss)
         _, curvature = naive_derivatives(loss, X[:, 0] * theta, y)

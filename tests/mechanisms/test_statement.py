@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 
 import expost
 from expost import PrivateLogisticRegression
@@ -19,6 +18,7 @@ from expost.mechanisms.statement import for_replacement, relation_text, statemen
 from expost.neighbouring.change import Change
 from expost.numbers import symbols
 from expost.report import page_of, render_json
+from naive import gaussian_delta
 
 REMOVED, REPLACED = "if a row is removed or added", "if a row is removed or added or replaced"
 
@@ -27,11 +27,6 @@ def mechanism(kind="objective", noise="gaussian", loss=None, **constants):
     settings = {"epsilon": 1.0, "regularization": 0.05, "rows": 200, "dimension": 3, **constants}
     delta = 1e-6 if noise == "gaussian" else None
     return MECHANISMS.create(kind, noise=noise, delta=delta, loss=loss or Logistic(), **settings)
-
-
-def gaussian_delta(epsilon, mu):
-    """δ(ε) of Gaussian noise (Balle and Wang 2018), naively."""
-    return norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
 
 
 # -- the relation ----------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from expost.glm import Objective, minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import ObjectivePerturbation, Tangent
 from expost.types import Neighbouring
-from mechanisms.changes import changed
+from mechanisms.changes import changed, neighbour
 
 REMOVE, ADD, REPLACE = Neighbouring.REMOVE, Neighbouring.ADD, Neighbouring.REPLACE
 LOSSES = (Logistic(), HuberHinge(), Squared(label_bound=1.5))
@@ -92,14 +92,6 @@ def posed(how, X, y):
 
 def tangent_of(how, X, y, theta):
     return Tangent.at(how, posed(how, X, y), theta)
-
-
-def neighbour(X, y, entering, relation, row):
-    if relation is not ADD:
-        X, y = np.delete(X, row, axis=0), np.delete(y, row)
-    if relation is not REMOVE:
-        X, y = np.vstack([X, entering[0][row]]), np.append(y, entering[1][row])
-    return X, y
 
 
 # The definition, in float64.
@@ -225,22 +217,24 @@ def minimisers_on_a_line(how, X, y, noise):
     return middle
 
 
-def nodes_of_noise(how, X, y, entering, relation):
-    """b and its probabilities: Gauss–Legendre between the kinks of all densities that take part."""
+def nodes_of_noise(how, X, y, neighbours, knots=None):
+    """b and its probabilities: Gauss–Legendre between the kinks of all densities that take part.
+
+    ``neighbours``: the other data sets; ``knots``: rows and labels of which f″ may jump.
+    """
     kinks = [0.0]
-    for row in range(len(X)):
+    for other in neighbours:
         # Where the neighbour's own b is 0, and where f″ jumps.
-        there = minimisers_on_a_line(how, *neighbour(X, y, entering, relation, row), np.zeros(1))
+        there = minimisers_on_a_line(how, *other, np.zeros(1))
         kinks.extend(-gradients_on_a_line(how, X, y, there))
     if isinstance(how.loss, HuberHinge):
-        rows, labels = np.vstack([X, entering[0]])[:, 0], np.append(y, entering[1])
+        rows, labels = (X, y) if knots is None else knots
         for side in (-1, 1):
-            at = labels * (1 + side * how.loss.width) / rows
+            at = labels * (1 + side * how.loss.width) / rows[:, 0]
             kinks.extend(-gradients_on_a_line(how, X, y, at))
     unit, reach = how.resolution, 16.0 if how.noise == "gaussian" else 80.0
     inner = [kink / unit for kink in kinks if abs(kink) < reach * unit]
-    even = np.linspace(-reach, reach, 9 if how.noise == "gaussian" else 17)
-    edges = np.unique(np.concatenate([inner, even]))
+    edges = np.unique(np.concatenate([inner, np.linspace(-reach, reach, 17)]))
     points, weights = np.polynomial.legendre.leggauss(20)
     half = np.diff(edges)[:, None] / 2
     at = (edges[:-1, None] + half * (1 + points)).ravel()
@@ -258,7 +252,9 @@ def test_change_of_measure_by_integration(loss, noise, relation):
     how = mechanism(loss=loss, noise=noise, epsilon=3.0, delta=0.1, rows=3, dimension=1,
                     regularization=0.3)  # fmt: skip
     X, y, entering = draw(np.random.default_rng(5), how)
-    b, weight = nodes_of_noise(how, X, y, entering, relation)
+    neighbours = [neighbour(X, y, entering, relation, row) for row in range(3)]
+    knots = np.vstack([X, entering[0]]), np.append(y, entering[1])
+    b, weight = nodes_of_noise(how, X, y, neighbours, knots)
     assert weight.sum() == pytest.approx(1, abs=1e-9)
     problem = posed(how, X, y)
     losses = np.array(

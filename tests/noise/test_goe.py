@@ -24,6 +24,7 @@ from scipy.stats import binomtest
 from evidence import record
 from expost.errors import InvalidInput
 from expost.noise import goe, goe_largest_eigenvalue_quantile
+from reaching import every_parameter_reaches
 
 COMMAND = "python -m pytest -m long tests/noise/test_goe.py"
 SEED = 20261115
@@ -607,21 +608,12 @@ def test_upper_is_the_tail():
     assert 0.5 * erfc(x / 2) < 1e-40
 
 
-@pytest.mark.parametrize("p", [math.nan, 0, 1, 0.0, 1.0, -0.1, 1.5, math.inf, True, "0.5", None])
-def test_bad_probability(p):
-    for upper in (False, True):
+@pytest.mark.parametrize("upper", [False, True])
+def test_every_parameter_reaches_its_validator(upper):
+    good = {"p": 0.9, "d": 3, "upper": upper}
+    every_parameter_reaches(goe_largest_eigenvalue_quantile, good)
+    for p in (0, 1, 0.0, 1.0):
         with pytest.raises(InvalidInput, match="p="):
             goe_largest_eigenvalue_quantile(p, 3, upper=upper)
-
-
-@pytest.mark.parametrize("d", [0, -1, 2.0, math.nan, True, "3", None])
-def test_bad_dimension(d):
-    with pytest.raises(InvalidInput, match="d="):
-        goe_largest_eigenvalue_quantile(0.9, d)
-
-
-def test_bad_tail():
-    with pytest.raises(InvalidInput, match="upper"):
-        goe_largest_eigenvalue_quantile(0.9, 3, upper="yes")
     with pytest.raises(InvalidInput, match="1e-250"):
         goe_largest_eigenvalue_quantile(1e-251, 3, upper=True)

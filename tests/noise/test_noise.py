@@ -8,7 +8,7 @@ from scipy.stats import chi, gamma, laplace, multivariate_normal
 
 from expost._numerics import gauss_legendre
 from expost.errors import InvalidInput
-from expost.noise import Gaussian, Noise, NormLaplace
+from expost.noise import Gaussian, NormLaplace
 
 
 def noises(d):
@@ -31,14 +31,6 @@ def exact_loss(noise, b, s):
 
 def exact(vector):
     return [mp.mpf(float(x)) for x in vector]
-
-
-@both(1, 3)
-def test_protocol(noise):
-    assert isinstance(noise, Noise)
-    assert noise == type(noise)(**vars(noise))
-    with pytest.raises(AttributeError):
-        noise.dimension = 4
 
 
 def test_density_is_the_textbook_one():

@@ -263,8 +263,8 @@ def computed(t, d, losses):
         "loss": one.expected_loss[0],
         "exposure": one.expected_exposure[0],
         "advantage": one.advantage[0],
-        "belief": one.expected_belief()[0],
-        f"belief at prior {PRIOR}": one.expected_belief(PRIOR)[0],
+        "belief": one.expected_posterior()[0],
+        f"belief at prior {PRIOR}": one.expected_posterior(PRIOR)[0],
         **{f"cdf {k}": one.cdf(c)[0] for k, c in enumerate(losses)},
     }
 
@@ -396,7 +396,7 @@ def figures_of(one, names):
         "loss": lambda: one.expected_loss,
         "exposure": lambda: one.expected_exposure,
         "advantage": lambda: one.advantage,
-        "belief": lambda: one.expected_belief(),
+        "belief": lambda: one.expected_posterior(),
     }
     return {name: known[name]()[0] for name in names}
 
@@ -494,7 +494,7 @@ def exact_figures(t, d, c):
         one.expected_loss,
         one.expected_exposure,
         one.advantage,
-        one.expected_belief(),
+        one.expected_posterior(),
         one.cdf(c),
     )
     return np.array([x[0] for x in values])

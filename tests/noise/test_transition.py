@@ -12,7 +12,8 @@ from scipy.stats import norm
 
 from expost.errors import InvalidInput
 from expost.noise import GaussianLaw, NormLaplaceLaw
-from expost.noise.transition import Transition, first_plateau, transition
+from expost.noise.transition import first_plateau, transition
+from reaching import every_parameter_reaches
 
 # Issue 3: t at the end of the first plateau, tolerance 0.1.
 PUBLISHED = {2: 3.87354, 6: 4.11611, 14: 7.43125, 30: 13.3127}
@@ -187,31 +188,9 @@ def test_known_plateaus():
     assert first_plateau(3) == pytest.approx(0.5, rel=1e-14)
 
 
-@pytest.mark.parametrize(
-    ("changes", "word"),
-    [
-        ({"noise": "cauchy"}, "noise"),
-        ({"noise": None}, "noise"),
-        ({"dimension": 0}, "dimension"),
-        ({"dimension": 2.0}, "dimension"),
-        ({"dimension": True}, "dimension"),
-        ({"tolerance": 0.0}, "tolerance"),
-        ({"tolerance": -0.1}, "tolerance"),
-        ({"tolerance": 0.3}, "tolerance"),
-        ({"tolerance": 1e-7}, "tolerance"),
-        ({"tolerance": math.nan}, "tolerance"),
-        ({"tolerance": math.inf}, "tolerance"),
-        ({"tolerance": "0.1"}, "tolerance"),
-        ({"tolerance": True}, "tolerance"),
-    ],
-)
-def test_refusals_name_the_parameter(changes, word):
-    with pytest.raises(InvalidInput, match=f"^{word}="):
-        transition(**{"noise": "laplace", "dimension": 2, "tolerance": 0.1, **changes})
-
-
-def test_is_a_frozen_value():
-    assert laplace(2) == laplace(2)
-    with pytest.raises(AttributeError):
-        laplace(2).leaves = 1.0
-    assert isinstance(laplace(2), Transition)
+def test_every_parameter_reaches_its_validator():
+    good = {"noise": "laplace", "dimension": 2, "tolerance": 0.1}
+    every_parameter_reaches(transition, good)
+    for tolerance in (0.0, 0.3, 1e-7, math.inf):
+        with pytest.raises(InvalidInput, match="tolerance="):
+            transition(**{**good, "tolerance": tolerance})

@@ -145,14 +145,14 @@ class CoordinatePerturbation(MinimiserPerturbation):
         return share_of(self.epsilon, rows, self.rows_per_person), 0.0
 
     def bound(self, theta, failure, tangent=None, released=None):
-        return CoordinateBound(how=self, theta=theta, failure=failure)
+        return CoordinateBound(mechanism=self, theta=theta, failure=failure)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CoordinateBound:
     """∥v∥₁ ≤ √d∥v∥, and ∥v∥ as under output perturbation."""
 
-    how: CoordinatePerturbation
+    mechanism: CoordinatePerturbation
     theta: np.ndarray
     failure: float
 
@@ -163,7 +163,7 @@ class CoordinateBound:
         return self.failure
 
     def exposure(self, X, y):
-        how = self.how
-        distance = OutputBound(how=how, theta=self.theta, failure=self.failure)
+        how = self.mechanism
+        distance = OutputBound(mechanism=how, theta=self.theta, failure=self.failure)
         most = math.sqrt(how.dimension) * distance.distance_bound(X, y) / how.resolution
         return np.minimum(np.where(np.isnan(most), np.inf, most * (1 + 1e-12)), how.worst_case)

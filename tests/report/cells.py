@@ -26,6 +26,19 @@ def tables(document):
     return [block for block in blocks(document) if isinstance(block, Table)]
 
 
+def section(document, name):
+    return next(each for each in document.sections if each.id == name)
+
+
+def table_of(document, name):
+    """The first table of a section."""
+    return next(block for block in section(document, name).blocks if isinstance(block, Table))
+
+
+def tile(document, label):
+    return next(each for each in document.tiles if each.label == label)
+
+
 def column(table, title):
     """The cells and the values of the one column with this title."""
     (index,) = (at for at, each in enumerate(table.columns) if each.title == title)

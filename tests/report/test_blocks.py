@@ -25,9 +25,8 @@ from expost.report.document import (
     Widget,
 )
 from expost.report.figure import Figure
-from expost.report.html import render_fragment, render_html, script, style_sheet
+from expost.report.html import render_fragment, render_html, style_sheet
 from expost.report.markdown import render_markdown
-from expost.report.slider import SHARES
 from expost.report.stored import parse_json, render_json
 from expost.report.text import render_text
 from expost.types import Audience
@@ -230,18 +229,6 @@ def test_the_same_page_gives_the_same_bytes_also_after_storing():
     assert render_fragment(every_block()) == render_fragment(every_block())
 
 
-def test_navigation_names_the_parts_that_exist():
-    text = render_html(every_page())
-    entries = re.findall(r'<li><a href="#([^"]+)">([^<]+)</a></li>', text)
-    assert [name for _, name in entries] == [
-        "Overview",
-        "Exposure",
-        "Groups",
-        "Find a row",
-        "Details",
-    ]
-
-
 def test_sections_of_several_documents_stand_in_the_order_of_the_navigation():
     other = replace(every_block(), kind="other", title="Other", tiles=(), alerts=())
     text = render_html(Page(documents=(other, every_block())))
@@ -252,26 +239,6 @@ def test_sections_of_several_documents_stand_in_the_order_of_the_navigation():
     (data,) = re.findall(r'id="expost-data">(.*?)</script>', text, re.DOTALL)
     # Each slider moves the charts of its own document.
     assert set(json.loads(data)) == {"other", "profile"}
-
-
-def test_people_are_a_hundred():
-    text = render_html(every_page())
-    assert 'aria-label="67 of 100 people"' in text
-    filled, empty = re.findall(r'<path class="(?:on|off)" d="([^"]*)"', text)
-    assert (filled.count("M"), empty.count("M")) == (67, 33)
-
-
-def test_numbers_do_not_part_from_their_units():
-    shown = "".join(Parsed(render_html(every_page())).texts)
-    assert "97\N{NO-BREAK SPACE}%" in shown
-    assert not re.findall(r"\d %|\d × 10", shown)
-
-
-def test_the_slider_names_the_shares_that_it_shows():
-    text = Parsed(render_html(every_page())).text
-    assert SHARES == (0.5, 0.9, 0.99, 1.0)
-    for label in ("half of the rows", "90 % of the rows", "99 % of the rows", "most exposed row"):
-        assert label in text
 
 
 def test_fragments_have_no_script_and_share_no_ids():
@@ -299,8 +266,3 @@ def test_the_style_sheet_styles_nothing_but_reports():
     root = ":root:has(> body.expost)"
     media = {"@media print", "@media screen and (prefers-color-scheme: dark)"}
     assert all(rule.startswith(".expost") for rule in set(rules) - media - {root})
-
-
-def test_scripts_hold_nothing_that_ends_their_block():
-    assert "</script" not in script()
-    assert "innerHTML" not in script()

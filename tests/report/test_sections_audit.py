@@ -13,7 +13,6 @@ from expost.auditing.sweep import AuditSweep
 from expost.errors import InvalidInput
 from expost.numbers import posterior_at
 from expost.report import document_of, page_of, render_html, render_json, render_markdown
-from expost.report.drawing import plot
 from expost.report.sections.audit import exposures_figure, roc_figure
 from expost.report.sections.audit_overview import RISK_LEVEL, Attacked, Leakage
 from expost.report.sections.audits import audits_figure
@@ -145,21 +144,6 @@ def test_every_point_of_a_curve_is_a_threshold(kind):
     assert panel.x.low <= 1 / OTHERS
     assert panel.x.log
     assert panel.y.log
-
-
-def test_of_many_attacks_the_best_and_the_sharpest_are_drawn():
-    audit = audited("nothing")
-    rng = np.random.default_rng(2)
-    scores = {f"own {index}": rng.normal(size=len(audit)) for index in range(9)}
-    many = dataclasses.replace(
-        audit, scores=scores, figures={name: figures(s, audit.truth) for name, s in scores.items()}
-    )
-    names = [line.name.partition(" (AUC")[0] for line in roc_figure(many).panels[0].lines]
-    sharpest = max(scores, key=lambda name: many.figures[name].tpr_at_1_percent.value)
-    assert names[0] == many.best
-    assert sharpest in names
-    assert len(names) == 5
-    assert len(tables(document_of(many))[0].cells) == 9
 
 
 def test_bounds_are_beside_the_guarantee():
@@ -399,13 +383,6 @@ def test_hostile_names_stay_text():
         page = render_html(page_of(result, versions={}))
         assert "<script>alert(" not in page
         assert "<img" not in page
-
-
-def test_figures_are_drawn():
-    for kind in ("roc", "exposures"):
-        assert plot(audited(), kind=kind).png().startswith(b"\x89PNG")
-    assert len(audited().plot().ax_.lines) == len(roc_figure(audited()).panels[0].lines)
-    assert len(plot(sweep_of("usual")).axes_) == 3
 
 
 # Audits over ε ---------------------------------------------------------------------------------

@@ -5,12 +5,8 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-import pytest
-
 from expost.ledger import NAME, Ledger, Listing
 from expost.report import document_of, render_markdown
-from expost.risk import EpsilonDelta
 from expost.types import Audience
 
 from .cells import certainty_up, check_document, column, rounded_up, tables
@@ -24,41 +20,27 @@ def listing(entries, **options):
     return Listing.of([(entry, FOLDER) for entry in entries], **options)
 
 
-def random_entries(seed):
-    rng = np.random.default_rng(seed)
-    for entry in ledger().entries:
-        epsilon, delta = float(rng.uniform(0.01, 3)), float(rng.uniform(0, 1e-4))
-        guarantee = EpsilonDelta(epsilon=epsilon, delta=delta)
-        yield replace(entry, epsilon=epsilon, delta=delta, guarantee=guarantee)
-
-
 def releases_table(document):
     return next(each for each in tables(document) if each.columns[1].title == "release")
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_every_figure_is_an_upper_bound(seed):
-    entries = tuple(random_entries(seed))
+def test_the_figures_are_those_of_the_releases():
+    """Their sides are tested in test_printed_bounds.py."""
+    entries = ledger().entries
     result = listing(entries, delta=1e-3)
     document = document_of(result)
     check_document(document)
     assert document.audience is Audience.NEEDS_REVIEW
-    cells, values = column(releases_table(document), "ε")
-    assert values == [entry.epsilon for entry in entries]
-    assert all(rounded_up(*each, digits=6) for each in zip(cells, values, strict=True))
-    assert all(map(rounded_up, *column(releases_table(document), "δ")))
+    shown = releases_table(document)
+    assert column(shown, "ε")[1] == [entry.epsilon for entry in entries]
+    assert column(shown, "δ")[1] == [entry.delta for entry in entries]
     (text,) = (
         block.text
         for block in document.sections[0].blocks
         if getattr(block, "text", "").startswith("By addition")
     )
     book = Ledger(salt="0" * 64, entries=entries)
-    for shown, value in zip(
-        re.search(r"ε = (.*?), δ = (.*?), if", text).groups(),
-        (book.epsilon_by_addition, book.delta_by_addition),
-        strict=True,
-    ):
-        assert rounded_up(shown, value, digits=4)
+    assert rounded_up(re.search("ε = (.*?),", text)[1], book.epsilon_by_addition)
     least = result.comparison.row("pld")
     assert rounded_up(re.search(r"ε = ([^ ;]+)", document.verdict.text)[1], least.epsilon)
     assert certainty_up(re.search(r"at most (.*?%)", document.verdict.more)[1], result.loss)

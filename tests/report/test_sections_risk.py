@@ -21,7 +21,7 @@ from expost.risk.statement import REVIEWED
 from expost.types import Audience
 from read_figures import read
 
-from .cells import blocks, check_document, rounded_up, tables
+from .cells import blocks, check_document, rounded_up, tables, tile
 from .conftest import HOSTILE
 
 QUESTIONS = {
@@ -42,10 +42,6 @@ QUESTIONS = {
 @cache
 def answer(kind):
     return identifiability(**QUESTIONS[kind])
-
-
-def tile(document, label):
-    return next(each for each in document.tiles if each.label == label)
 
 
 @pytest.mark.parametrize("kind", QUESTIONS)
@@ -80,16 +76,6 @@ def test_the_tables_hold_every_figure_by_every_route(kind):
         assert symbols(sentence) in text
     for route in result.routes:
         assert symbols(route.note) in text
-
-
-@pytest.mark.parametrize("kind", QUESTIONS)
-def test_facts_are_scalars_by_which_a_guarantee_is_known(kind):
-    result = answer(kind)
-    facts = document_of(result).facts
-    epsilon = result.epsilon
-    assert facts["epsilon"] == (None if epsilon == math.inf else epsilon)
-    assert (facts["delta"], facts["releases"]) == (result.delta, result.releases)
-    assert isinstance(facts["releases"], int)
 
 
 def test_the_verdict_of_a_guarantee_bounds_the_certainty():

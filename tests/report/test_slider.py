@@ -53,13 +53,13 @@ def test_the_table_is_the_law(noise, dimension, prior):
     separations = np.random.default_rng(1).uniform(np.log(1e-9), np.log(300.0), 200)
     exact = law(noise, dimension, np.exp(separations))
     found = [
-        (table.exposure_at(t), table.advantage_at(t), table.belief_at(t))
+        (table.exposure_at(t), table.advantage_at(t), table.posterior_at(t))
         for t in np.exp(separations).tolist()
     ]
     exposure, advantage, belief = np.array(found).T
     np.testing.assert_allclose(exposure, exact.expected_exposure, rtol=table.error)
     np.testing.assert_allclose(advantage, exact.advantage, rtol=1e-9, atol=table.error)
-    np.testing.assert_allclose(belief, exact.expected_belief(prior), rtol=0, atol=table.error)
+    np.testing.assert_allclose(belief, exact.expected_posterior(prior), rtol=0, atol=table.error)
     assert 0 < table.error < 2e-11
 
 
@@ -87,8 +87,8 @@ def test_below_the_table_the_limits_hold(noise, dimension):
         exact = law(noise, dimension, t)
         assert table.exposure_at(t) == pytest.approx(float(exact.expected_exposure), rel=1e-11)
         assert table.advantage_at(t) == pytest.approx(float(exact.advantage), rel=1e-9)
-        assert table.belief_at(t) == pytest.approx(float(exact.expected_belief()), abs=1e-12)
-    assert (table.exposure_at(0.0), table.advantage_at(0.0), table.belief_at(0.0)) == (0, 0, 0.5)
+        assert table.posterior_at(t) == pytest.approx(float(exact.expected_posterior()), abs=1e-12)
+    assert (table.exposure_at(0.0), table.advantage_at(0.0), table.posterior_at(0.0)) == (0, 0, 0.5)
 
 
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.3])
@@ -126,14 +126,14 @@ def test_a_profile_at_another_epsilon_is_that_of_another_mechanism(options):
         )
         figures = slider.figures(epsilon)
         typical = np.quantile(rows.expected_exposure, SHARES, method="inverted_cdf")
-        np.testing.assert_allclose(figures.typical, typical, rtol=1e-9)
-        assert figures.belief == pytest.approx(far.expected_belief()[0], abs=1e-9)
+        np.testing.assert_allclose(figures.exposures, typical, rtol=1e-9)
+        assert figures.posterior == pytest.approx(far.expected_posterior()[0], abs=1e-9)
         assert figures.advantage == pytest.approx(far.advantage[0], abs=1e-9)
         assert figures.wrong == pytest.approx(2 / (1 - far.advantage[0]), rel=1e-6)
     # At the model's own ε it says what the profile says.
     own = np.quantile(profile.expected, SHARES, method="inverted_cdf")
-    np.testing.assert_allclose(slider.figures(slider.start).typical, own, rtol=1e-9)
-    assert slider.figures(2 * slider.start).typical[-1] > 1.5 * own[-1]
+    np.testing.assert_allclose(slider.figures(slider.start).exposures, own, rtol=1e-9)
+    assert slider.figures(2 * slider.start).exposures[-1] > 1.5 * own[-1]
 
 
 def test_distances_stand_at_their_ranks():
@@ -162,13 +162,13 @@ def test_a_choice_of_epsilon_slides_over_its_own_axis(kind):
     sweep = choice.sweep
     for epsilon in (slider.low, slider.start, slider.high):
         there = replace(sweep, epsilons=np.array([epsilon]))
-        typical = np.quantile(there.typical[0], SHARES, method="inverted_cdf")
+        typical = np.quantile(there.expected[0], SHARES, method="inverted_cdf")
         figures = slider.figures(epsilon)
-        np.testing.assert_allclose(figures.typical, typical, rtol=1e-8)
+        np.testing.assert_allclose(figures.exposures, typical, rtol=1e-8)
         how = sweep.mechanism.with_constants(epsilon=epsilon)
         law = how.loss_law(np.array([sweep.farthest / how.resolution]))
-        belief = law.expected_belief(choice.limit.prior)[0]
-        assert figures.belief == pytest.approx(belief, abs=1e-8)
+        belief = law.expected_posterior(choice.limit.prior)[0]
+        assert figures.posterior == pytest.approx(belief, abs=1e-8)
 
 
 class Coins:
@@ -208,10 +208,10 @@ def test_what_is_only_sampled_has_steps():
     assert [step.epsilon for step in slider.steps] == [0.5, 1.0, 4.0]
     assert (slider.low, slider.start, slider.high) == (0.5, 1.0, 4.0)
     for place, step in enumerate(slider.steps):
-        ascending = sorted(sweep.typical[place].tolist())
-        assert step.typical == (ascending[2], ascending[5], ascending[5], ascending[5])
-        assert step.belief == sweep.posterior(sweep.epsilons)[place]
-        assert step.error == max(sweep.typical_error[place])
+        ascending = sorted(sweep.expected[place].tolist())
+        assert step.exposures == (ascending[2], ascending[5], ascending[5], ascending[5])
+        assert step.posterior == sweep.posterior(sweep.epsilons)[place]
+        assert step.error == max(sweep.expected_error[place])
     # An ε between them that is recommended is one more.
     between = replace(choice, recommendation=replace(choice.recommendation, epsilon=1.5))
     assert [step.epsilon for step in slider_of_choice(between).steps] == [0.5, 1.0, 1.5, 4.0]
@@ -219,8 +219,8 @@ def test_what_is_only_sampled_has_steps():
     none = replace(choice, recommendation=replace(choice.recommendation, epsilon=None))
     assert slider_of_choice(none).start in (0.5, 1.0, 4.0)
     # Between two steps the nearest counts, on a log scale.
-    assert slider.figures(1.9).typical == slider.steps[1].typical
-    assert slider.figures(2.1).typical == slider.steps[2].typical
+    assert slider.figures(1.9).exposures == slider.steps[1].exposures
+    assert slider.figures(2.1).exposures == slider.steps[2].exposures
     assert slider.figures(1.0).wrong is None
     assert slider.figures(1.0).wrong_text == "not known"
 
@@ -254,7 +254,7 @@ def test_the_axis_holds_any_epsilon_of_a_model(epsilon):
     slider = slider_of_profile(replace(profile, losses=losses), release)
     assert slider.low < epsilon < slider.high
     assert slider.high / slider.low <= 1.01e10
-    assert slider.figures(epsilon).typical[-1] == pytest.approx(
+    assert slider.figures(epsilon).exposures[-1] == pytest.approx(
         float(np.max(exact.expected_exposure)), rel=1e-9
     )
 
@@ -285,7 +285,7 @@ def test_only_plain_values_are_in_it(laplace):
 def test_what_does_not_hold_together_is_refused(laplace):
     release, _, _, profile = laplace
     slider = slider_of_profile(profile, release)
-    exact, step = slider.exact, Step(epsilon=1.0, typical=(1.0,) * 4, belief=0.6, error=0.0)
+    exact, step = slider.exact, Step(epsilon=1.0, exposures=(1.0,) * 4, posterior=0.6, error=0.0)
     pieces = exact.scale
     for whole, changed in (
         (slider, {"low": 0.0}),
@@ -299,7 +299,7 @@ def test_what_does_not_hold_together_is_refused(laplace):
         (exact, {"farthest": math.inf}),
         (exact, {"distances": (math.nan, *exact.distances[1:])}),
         (step, {"epsilon": 0.0}),
-        (step, {"typical": (1.0,)}),
+        (step, {"exposures": (1.0,)}),
         (pieces, {"width": 0.0}),
         (pieces, {"coefficients": ()}),
         (pieces, {"coefficients": ((),)}),

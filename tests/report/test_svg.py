@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from expost.report.figure import Axis, Figure, Line, Panel, Rule
-from expost.report.svg import STYLES, figure_key, panel_svg, role_css, ticks
+from expost.report.svg import panel_svg, ticks
 
-from .examples import epsilon_figure, group_figure
+from .examples import group_figure
 
 BOX = re.compile(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)"/></clipPath>')
 
@@ -62,21 +62,6 @@ def test_points_stand_where_the_axes_say(log_x, log_y):
     assert 'data-quantity="rank"' in text
     assert '<title id="k-title">t</title>' in text
     assert '<desc id="k-text">what it shows</desc>' in text
-
-
-def test_ticks_stand_where_their_labels_say():
-    axis = Axis(label="x", low=0.5, high=0.8, format="percent")
-    for value, label in ticks(axis):
-        assert float(label.removesuffix(" %")) == pytest.approx(100 * value)
-    assert [label for _, label in ticks(axis)] == [
-        "50 %",
-        "55 %",
-        "60 %",
-        "65 %",
-        "70 %",
-        "75 %",
-        "80 %",
-    ]
 
 
 @pytest.mark.parametrize("log", [False, True])
@@ -165,23 +150,3 @@ def test_many_points_make_a_small_drawing_of_the_same_outline():
     drawn_values = 0.5 + 0.3 * (points[:, 1] - bottom) / (top - bottom)
     assert drawn_values.max() == pytest.approx(y.max(), abs=1e-3)
     assert drawn_values.min() == pytest.approx(y.min(), abs=1e-3)
-
-
-def test_the_legend_names_each_series_once():
-    names = re.findall(r"<span>(.*?)</span>", str(figure_key(epsilon_figure())))
-    assert names == ["AUC", "interval", "transition", "without privacy", "certified", "estimates"]
-
-
-def test_every_role_has_a_colour_of_contrast_three_and_dashes_of_its_own():
-    assert len({style.dashes for style in STYLES.values()}) == len(STYLES)
-    for style in STYLES.values():
-        assert (1.05) / (luminance(style.colour) + 0.05) >= 3
-        assert (luminance(style.dark) + 0.05) / (luminance("#1b2127") + 0.05) >= 3
-        assert style.colour in role_css()
-        assert style.dark in role_css()
-
-
-def luminance(colour):
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

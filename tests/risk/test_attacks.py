@@ -24,6 +24,7 @@ PROMISES = (
     GaussianNoise(mu=1.0),
     NormLaplaceNoise(separation=1.0, dimension=3),
     DPSGD(noise_multiplier=1.0, steps=3),
+    DPSGD(noise_multiplier=1.0, sampling_rate=0.1, steps=3),
     Composition(parts=(GaussianNoise(mu=0.5), GaussianNoise(mu=1.0))),
 )
 
@@ -43,14 +44,34 @@ def test_what_is_no_number_is_refused_everywhere(value):
     for promise in PROMISES:
         for figure in FIGURES:
             refusal(getattr(promise, figure), value)
+        refusal(promise.posterior, 0.5, delta=value)
     refusal(EpsilonDelta, epsilon=value)
+    refusal(EpsilonDelta, epsilon=1.0, delta=value)
     refusal(GaussianNoise, mu=value)
     refusal(NormLaplaceNoise, separation=value, dimension=2)
     refusal(DPSGD, noise_multiplier=value)
+    refusal(DPSGD, noise_multiplier=1.0, sampling_rate=value)
     for name in ("epsilon", "mu", "noise_multiplier", "max_posterior", "advantage", "one_in"):
         refusal(expost.identifiability, **{name: value})
     for name in ("delta", "prior", "false_positive_rate", "exceeded"):
         refusal(expost.identifiability, epsilon=1.0, **{name: value})
+    for family in (EpsilonDelta, GaussianNoise, DPSGD):
+        for name in ("posterior", "one_in", "advantage", "true_positive_rate", "epsilon"):
+            refusal(calibrate, family, **{name: value}, delta=0.1, prior=0.2, exceeded=0.3)
+        for name in ("delta", "prior", "exceeded"):
+            refusal(
+                calibrate, family, posterior=0.9, **{"delta": 0.1, "exceeded": 0.3, name: value}
+            )
+        refusal(calibrate, family, true_positive_rate=0.5, false_positive_rate=value)
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=repr)
+def test_probabilities_have_ends(promise):
+    for figure, value in (
+        *(("epsilon", 1.0), ("loss", 1.0), ("posterior", 0.0), ("posterior", 1.0)),
+        *(("true_positive_rate", 1.0 + 1e-12), ("true_positive_rate", math.inf)),
+    ):
+        refusal(getattr(promise, figure), value)
 
 
 @pytest.mark.parametrize(

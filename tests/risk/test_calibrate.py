@@ -4,7 +4,6 @@ import contextlib
 import math
 
 import mpmath as mp
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -250,25 +249,6 @@ def test_norm_laplace_noise_in_more_dimensions():
     assert calibrate(NormLaplaceNoise, epsilon=0.7, dimension=5).separation == 0.7
 
 
-def test_results_grow_with_the_goal():
-    posteriors = np.linspace(0.51, 0.999, 25)
-    rates = np.linspace(0.02, 0.99, 25)
-    for family, parameter in ((EpsilonDelta, "guaranteed_epsilon"), (GaussianNoise, "mu")):
-        chance = 1e-6 if family is GaussianNoise else 0.0
-        for results in (
-            [calibrate(family, posterior=b, delta=chance) for b in posteriors],
-            [calibrate(family, advantage=a) for a in rates],
-            [calibrate(family, true_positive_rate=r, false_positive_rate=0.01) for r in rates],
-            [calibrate(family, one_in=k, prior=1e-3, delta=chance) for k in range(900, 2, -50)],
-        ):
-            assert np.all(np.diff([getattr(result, parameter) for result in results]) > 0)
-    for results in (
-        [calibrate(GaussianNoise, epsilon=e, delta=1e-6) for e in np.logspace(-4, 3, 15)],
-        [calibrate(GaussianNoise, epsilon=1.0, delta=d) for d in np.logspace(-100, -0.1, 15)],
-    ):
-        assert np.all(np.diff([noise.mu for noise in results]) > 0)
-
-
 def test_the_published_posterior_as_an_exact_figure():
     """ρ_β = 0.9, δ = 0.01: exact Gaussian noise needs less noise than the RDP route of D5.3."""
     noise = calibrate(GaussianNoise, posterior=0.9, delta=0.01)
@@ -350,39 +330,7 @@ def test_a_row_that_is_hardly_ever_sampled_needs_no_noise():
     assert run.posterior(delta=1e-3) < 0.501
 
 
-def test_more_steps_need_more_noise():
-    few, many = (
-        calibrate(DPSGD, epsilon=1.0, delta=1e-5, steps=steps, sampling_rate=0.02)
-        for steps in (100, 1000)
-    )
-    assert many.noise_multiplier > 1.5 * few.noise_multiplier
-
-
 # --------------------------------------------------------------------------- refusals
-
-
-@pytest.mark.parametrize("bad", [math.nan, "0.9", -0.1, math.inf, True, 0.0])
-@pytest.mark.parametrize("family", [EpsilonDelta, GaussianNoise, DPSGD])
-def test_wrong_numbers_are_refused(family, bad):
-    for options in (
-        {"posterior": bad, "delta": 0.0 if family is EpsilonDelta else 0.1},
-        {"posterior": 0.9, "prior": bad, "delta": 0.0 if family is EpsilonDelta else 0.1},
-        {"one_in": bad, "prior": 0.1, "exceeded": 0.1},
-        {"advantage": bad},
-        {"true_positive_rate": bad},
-        {"true_positive_rate": 0.5, "false_positive_rate": bad},
-    ):
-        with pytest.raises(InvalidInput):
-            calibrate(family, **options)
-    if bad != 0:
-        for options in (
-            {"epsilon": bad, "delta": 0.1},
-            {"epsilon": 1.0, "delta": bad},
-            {"advantage": 0.5, "delta": bad},
-            {"posterior": 0.9, "exceeded": bad},
-        ):
-            with pytest.raises(InvalidInput):
-                calibrate(family, **options)
 
 
 @pytest.mark.parametrize(

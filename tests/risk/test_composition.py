@@ -36,6 +36,12 @@ class TestExact:
             # A later release may react to an earlier one.
             assert whole.loss(delta) == pytest.approx(gaussian_loss(one.mu, delta), rel=1e-12)
             assert whole.loss(delta) > one.loss(delta)
+        # Eight releases of μ = ½ are eight steps of a full batch with σ = 2.
+        several, steps = (
+            Composition((GaussianNoise(mu=0.5),) * 8),
+            DPSGD(noise_multiplier=2.0, steps=8),
+        )
+        assert several.loss(0.05) == pytest.approx(steps.loss(0.05), rel=1e-12)
         assert whole.advantage == pytest.approx(one.advantage, rel=1e-13)
         assert whole.advantage >= one.advantage * (1 - 1e-15)
         assert whole.true_positive_rate(0.01) == pytest.approx(one.true_positive_rate(0.01))
@@ -137,6 +143,25 @@ class TestByHand:
         assert abs(float(np.mean(gain)) - louder) > 3 * error
         for delta in (0.1, 0.01):
             assert np.mean(evidence > whole.loss(delta)) <= delta
+
+
+def test_a_row_that_stops_does_not_pass_the_loss_of_gaussian_releases():
+    """The row moves the model until the evidence has passed b, then no more."""
+    parts, mu, delta, games = 8, 0.5, 0.05, 200_000
+    bound = Composition((GaussianNoise(mu=mu),) * parts).loss(delta)
+    fixed = GaussianNoise(mu=mu * math.sqrt(parts)).loss(delta)
+    rng = np.random.default_rng(4)
+    passed = {}
+    for name, level in {"bound": bound, "fixed": fixed}.items():
+        loss = np.zeros(games)
+        for _ in range(parts):
+            step = mu * (0.5 * mu + rng.standard_normal(games))
+            loss = np.where(loss > level, loss, loss + step)
+        passed[name] = np.mean(loss > level)
+    error = math.sqrt(delta * (1 - delta) / games)
+    assert passed["bound"] < delta + 3 * error
+    # Power: the quantile of releases that do not react is passed too often.
+    assert passed["fixed"] > delta + 5 * error
 
 
 @pytest.mark.parametrize(

@@ -274,37 +274,14 @@ def test_a_row_that_is_hardly_ever_seen():
     assert run.loss(0.66) >= -10 * math.log(0.9)
 
 
-@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, "1", None, True])
-def test_bad_noise(bad):
-    with pytest.raises(InvalidInput, match="noise_multiplier"):
-        DPSGD(noise_multiplier=bad, sampling_rate=0.1, steps=10)
-
-
-@pytest.mark.parametrize("bad", [0.0, -0.1, 1.1, math.nan, "all", None])
-def test_bad_rates(bad):
-    with pytest.raises(InvalidInput, match="sampling_rate"):
-        DPSGD(noise_multiplier=1.0, sampling_rate=bad, steps=10)
-
-
-def test_other_bad_parameters():
-    for steps in (0, -1, 1.5, math.nan, "many", True):
-        with pytest.raises(InvalidInput, match="steps"):
-            DPSGD(noise_multiplier=1.0, sampling_rate=0.1, steps=steps)
-    with pytest.raises(InvalidInput, match="relation"):
-        DPSGD(noise_multiplier=1.0, relation="swap")
+def test_what_the_distribution_cannot_hold_is_refused():
     for change in ({"noise_multiplier": 1e-9}, {"sampling_rate": 1e-20}):
         with pytest.raises(InvalidInput, match="with sampling the noise"):
             DPSGD(**{**EXAMPLE, **change})
+    with pytest.raises(InvalidInput, match="relation"):
+        DPSGD(noise_multiplier=1.0, relation="swap")
     run = DPSGD(noise_multiplier=1.0, sampling_rate=0.1, steps=3)
-    for call in (run.epsilon, run.loss, run.delta, run.true_positive_rate):
-        with pytest.raises(InvalidInput):
-            call(math.nan)
-        with pytest.raises(InvalidInput):
-            call(-0.1)
-    for call in (run.epsilon, run.loss):
-        with pytest.raises(InvalidInput):
-            call(1.0)
-        assert call(0.0) == math.inf
+    assert run.epsilon(0.0) == run.loss(0.0) == math.inf
     assert run.delta(math.inf) == 0
     with pytest.raises(ConvergenceError):
         checked(math.nan)

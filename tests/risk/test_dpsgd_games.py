@@ -5,12 +5,8 @@ import math
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
-from riskcal import analysis
-from riskcal.calibration import dpsgd as riskcal_dpsgd
 
 from evidence import record
-from expost import risk
-from expost.errors import ExpostError
 from expost.risk import DPSGD, GaussianNoise
 
 SIGMA, RATE, STEPS = 1.0, 0.3, 5
@@ -104,59 +100,3 @@ def test_figures_are_those_of_a_million_games():
             "dp-accounting's curve over the closed form, Gaussian mu = 1, less 1": gaps,
         },
     )
-
-
-def test_a_full_batch_is_gaussian_as_dp_accounting_has_it():
-    promise, curve = DPSGD(noise_multiplier=2.0, steps=4), pld.from_gaussian_mechanism(1.0)
-    for epsilon in (0.0, 1.0, 3.0):
-        told = promise.delta(epsilon)
-        assert told == pytest.approx(float(curve.get_delta_for_epsilon(epsilon)), rel=1e-6)
-        assert told == pytest.approx(GaussianNoise(mu=1.0).delta(epsilon), rel=1e-12)
-
-
-def test_riskcal_agrees_about_dp_sgd():
-    sigma, rate, steps = 0.8, 0.02, 500
-    promise = DPSGD(noise_multiplier=sigma, sampling_rate=rate, steps=steps)
-    theirs = pld.from_gaussian_mechanism(sigma, sampling_prob=rate).self_compose(steps)
-    # Both are bounds from above; theirs is on a grid of 1e-4.
-    assert promise.advantage == pytest.approx(analysis.get_advantage_from_pld(theirs), abs=1e-3)
-    for fpr in (0.001, 0.01, 0.1):
-        beta = float(analysis.get_beta_from_pld(theirs, alpha=fpr))
-        assert 1 - promise.true_positive_rate(fpr) == pytest.approx(beta, abs=2e-3)
-        assert abs(1 - 1.02 * promise.true_positive_rate(fpr) - beta) > 2e-4
-    assert promise.epsilon(1e-5) == pytest.approx(theirs.get_epsilon_for_delta(1e-5), rel=1e-3)
-
-
-def test_riskcal_agrees_about_the_noise_that_keeps_an_advantage():
-    ours = risk.calibrate(DPSGD, advantage=0.2, steps=300, sampling_rate=0.02).noise_multiplier
-    theirs = riskcal_dpsgd.get_advantage_for_dpsgd(
-        noise_multiplier=ours, sample_rate=0.02, num_steps=300
-    )
-    assert theirs == pytest.approx(0.2, abs=2e-3)
-    assert DPSGD(noise_multiplier=ours, sampling_rate=0.02, steps=300).advantage <= 0.2
-
-
-def test_calibrations_keep_their_goal_and_little_more():
-    plan = {"steps": 200, "sampling_rate": 0.05}
-    goals = {
-        "epsilon": (risk.calibrate(DPSGD, epsilon=2.0, delta=1e-5, **plan).noise_multiplier, 2.0),
-        "posterior": (
-            risk.calibrate(DPSGD, posterior=0.9, delta=1e-5, **plan).noise_multiplier,
-            0.9,
-        ),
-    }
-
-    def told(goal, sigma):
-        promise = DPSGD(noise_multiplier=sigma, **plan)
-        return promise.epsilon(1e-5) if goal == "epsilon" else promise.posterior(delta=1e-5)
-
-    for goal, (sigma, most) in goals.items():
-        assert told(goal, sigma) <= most
-        assert told(goal, 0.99 * sigma) > most
-
-
-@pytest.mark.parametrize("bad", [math.nan, -1.0, 0.0, math.inf, None, "1"])
-def test_no_noise_multiplier_that_is_no_number_is_private(bad):
-    """dp-accounting answers 0, perfect privacy, for a σ that is NaN."""
-    with pytest.raises(ExpostError):
-        DPSGD(noise_multiplier=bad, sampling_rate=0.01, steps=10).epsilon(1e-5)

@@ -5,6 +5,8 @@ import re
 
 import mpmath
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from expost import numbers
 from expost.errors import InvalidInput
@@ -12,8 +14,14 @@ from expost.risk import sentences
 
 # What the fifteenth digit of a figure may hide.
 SLACK = 1e-14
-LOSSES = [0.0, 1e-8, 0.01, 0.3, 1.0, 2.197, 3.9, 4.1, 7.0, 12.0, 20.0, 40.0, 300.0, 1e4, math.inf]
-PRIORS = [0.5, 0.001, 0.01, 1 / 3, 0.9, 1e-9]
+LOSSES = st.one_of(
+    st.sampled_from([0.0, 1e-8, 0.01, 1.0, 2.197, 3.9, 4.1, 40.0, 300.0, 1e4, math.inf]),
+    st.floats(0, 60),
+)
+PRIORS = st.one_of(st.sampled_from([0.5, 0.001, 0.01, 1 / 3, 0.9, 1e-9]), st.floats(1e-9, 0.999))
+SHARES = st.one_of(
+    st.sampled_from([0.0, 1e-9, 0.1, 0.46211715726, 0.9, 0.99999, 1 - 1e-9, 1.0]), st.floats(0, 1)
+)
 
 
 def posterior(prior, loss):
@@ -27,8 +35,8 @@ def number(text):
     return float(text.replace(",", ""))
 
 
-@pytest.mark.parametrize("prior", PRIORS)
-@pytest.mark.parametrize("loss", LOSSES)
+@given(PRIORS, LOSSES)
+@settings(deadline=None)
 def test_posteriors_are_bounds_and_not_certain_unless_they_are(prior, loss):
     sentence = sentences.posterior_sentence(prior=prior, loss=loss, failure=1e-4)
     exact = posterior(prior, loss)
@@ -46,8 +54,8 @@ def test_posteriors_are_bounds_and_not_certain_unless_they_are(prior, loss):
     assert sentence.startswith(f"With a prior of {numbers.share(prior)},")
 
 
-@pytest.mark.parametrize("prior", PRIORS)
-@pytest.mark.parametrize("loss", LOSSES)
+@given(PRIORS, LOSSES)
+@settings(deadline=None)
 def test_groups_are_rounded_down(prior, loss):
     sentence = sentences.one_in_sentence(prior=prior, loss=loss)
     start = 1 / mpmath.mpf(1000) if prior == 0.5 else mpmath.mpf(repr(prior))
@@ -62,7 +70,8 @@ def test_groups_are_rounded_down(prior, loss):
     assert ("as good as" in sentence) is ("singled out" in sentence and loss < math.inf)
 
 
-@pytest.mark.parametrize("advantage", [0.0, 1e-9, 0.1, 0.46211715726, 0.9, 0.99999, 1 - 1e-9, 1.0])
+@given(SHARES)
+@settings(deadline=None)
 def test_right_guesses_are_rounded_up(advantage):
     sentence = sentences.advantage_sentence(advantage)
     if shown := re.search(r"at most ([\d.]+) times in 100;", sentence):

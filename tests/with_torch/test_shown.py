@@ -1,4 +1,4 @@
-"""Every result of expost.torch as a figure and as a fragment."""
+"""What torch gives back, shown: a training, and a tracker of one, as page, fragment and figure."""
 
 import numpy as np
 import pytest
@@ -7,85 +7,90 @@ import torch
 import expost.torch
 from dpsgd.tracked import HOOKS, Run
 from expost.errors import SeededReleaseWarning
-from expost.report import document_of, render_fragment
+from expost.report import document_of, parse_json, render_fragment, render_json
+from expost.report.document import Page
 from expost.results import Displayed
 from expost.types import Audience
+from report.cells import certainty_up
 
-pytestmark = pytest.mark.filterwarnings(HOOKS)
+pytestmark = [
+    pytest.mark.filterwarnings(HOOKS),
+    pytest.mark.filterwarnings("ignore::expost.errors.PrivacyLeakWarning"),
+]
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(24, 3)).astype(np.float32)
 Y = (X[:, 0] > 0).astype(np.int64)
-
-
-def network():
-    torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(3, 2))
+OPTIONS = {
+    "training": {},
+    "training of batches": {"sampling_rate": 0.5},
+    "training with local noise": {"sensitivity": "local", "row": 1},
+}
+RESULTS = (*OPTIONS, "tracker")
 
 
 def training(**options):
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(3, 2))
     settings = {"noise_multiplier": 1.0, "clip": 1.0, "learning_rate": 0.5, "epochs": 3}
     with pytest.warns(SeededReleaseWarning):
-        return expost.torch.train(network(), X, Y, random_state=0, **settings | options)
+        return expost.torch.train(module, X, Y, random_state=0, **settings | options)
 
 
-def tracker():
-    run = Run()
-    run.epochs(2)
-    return run.tracker
-
-
-RESULTS = {
-    "training": training,
-    "training of batches": lambda: training(sampling_rate=0.5),
-    "tracker": tracker,
-}
+def result(name):
+    return Run().epochs().tracker if name == "tracker" else training(**OPTIONS[name])
 
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_every_result_is_drawn_marked_and_shown(name):
-    result = RESULTS[name]()
-    assert isinstance(result, Displayed)
-    assert result.audience is Audience.CURATOR_ONLY
-    display = result.plot()
+    shown = result(name)
+    assert isinstance(shown, Displayed)
+    assert shown.audience is Audience.CURATOR_ONLY
+    display = shown.plot()
     display.figure_.draw_without_rendering()
     assert Audience.CURATOR_ONLY.meaning in {text.get_text() for text in display.ax_.texts}
     assert display.ax_.has_data()
-    text = result._repr_html_()
-    assert text == render_fragment(document_of(result))
+    text, document = shown._repr_html_(), document_of(shown)
+    assert text == render_fragment(document)
     assert "<strong>Curator only:</strong>" in text
     assert "<script" not in text
+    page = Page(documents=(document,))
+    assert parse_json(render_json(page)) == page
 
 
-def test_a_simulation_is_marked():
-    for run in (training(), training(sampling_rate=0.5)):
-        (alert,) = (each for each in document_of(run).alerts if "simulation" in each.title)
-        assert alert.severity == "review"
-        assert alert.title in run._repr_html_()
-        assert alert.title in str(run)
+@pytest.mark.parametrize("name", RESULTS)
+def test_numbers_are_those_of_the_result(name):
+    shown = result(name)
+    document = document_of(shown)
+    loss = np.abs(shown.transcript.loss)
+    (tile,) = (each for each in document.tiles if each.label == "Most exposed row")
+    assert tile.lines[0] == f"row {np.argmax(loss)}"
+    assert certainty_up(tile.value, float(np.max(loss)))
+    assert document.facts["steps"] == shown.steps
+    if name == "tracker":
+        assert document.facts["epsilon"] == shown.guarantee().epsilon(1e-5)
+        assert document.facts["epsilon"] < shown.transcript.guarantee().epsilon(1e-5)
+        return
+    expected = None if shown.guarantee is None else shown.guarantee.epsilon(1e-5)
+    assert document.facts["epsilon"] == pytest.approx(expected)
+    # A simulation is marked.
+    (alert,) = (each for each in document.alerts if "simulation" in each.title)
+    assert alert.severity == "review"
+    assert alert.title in shown._repr_html_()
+    assert alert.title in str(shown)
 
 
-@pytest.mark.filterwarnings("ignore::expost.errors.PrivacyLeakWarning")
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({}, "Read the alerts before you share the model."),
-        ({"sensitivity": "local", "row": 2}, "Nothing is guaranteed for other data"),
-    ],
-    ids=["seeded", "local"],
-)
-def test_neither_a_simulation_nor_local_noise_is_for_sharing(options, reason):
-    profile = training(noise_multiplier=50.0, **options).profile()
-    verdict = document_of(profile).verdict
-    assert verdict.tone == "caution"
-    assert verdict.more.startswith(reason)
+@pytest.mark.parametrize("name", ["training", "training with local noise"])
+def test_neither_a_simulation_nor_local_noise_is_for_sharing(name):
+    profile = training(noise_multiplier=50.0, **OPTIONS[name]).profile()
+    assert document_of(profile).verdict.tone == "caution"
 
 
 def test_what_is_drawn_is_what_the_result_holds():
     run = training()
     drawn = {line.get_label(): line.get_ydata() for line in run.plot().ax_.lines}
     # Exposure is the size of the loss, on either side.
-    certainty = np.maximum(run.beliefs, 1 - run.beliefs)
+    certainty = np.maximum(run.posteriors, 1 - run.posteriors)
     np.testing.assert_allclose(drawn["largest"], certainty.max(axis=1), rtol=1e-6)
     own = certainty[:, np.argmax(np.abs(run.losses))]
     np.testing.assert_allclose(drawn["row that is most exposed in the end"], own, rtol=1e-6)

@@ -96,13 +96,13 @@ def test_the_training_is_the_same_bit_for_bit(loop, adversary):
 
 def test_beliefs_after_each_epoch():
     run = Run()
-    assert run.tracker.beliefs.shape == (0, 12)
+    assert run.tracker.posteriors.shape == (0, 12)
     run.epochs(3)
-    assert run.tracker.beliefs.shape == (3, 12)
+    assert run.tracker.posteriors.shape == (3, 12)
     for epoch in range(3):
         steps = (epoch + 1) * len(run.loader)
         expected = expit(run.losses(upto=steps))
-        np.testing.assert_allclose(run.tracker.beliefs[epoch], expected, atol=1e-6)
+        np.testing.assert_allclose(run.tracker.posteriors[epoch], expected, atol=1e-6)
     run.tracker.detach()
     run.epochs(1)
     assert run.tracker.steps == 3 * len(run.loader)
@@ -188,7 +188,7 @@ def test_a_gradient_that_is_not_a_number_is_refused():
     with pytest.raises(ConvergenceError, match="NaN or infinite"):
         run.epochs(1)
     with pytest.raises(InvalidInput, match="could not be followed"):
-        run.tracker.beliefs.sum()
+        run.tracker.posteriors.sum()
 
 
 class Replayed:

@@ -89,7 +89,7 @@ def test_passes_that_are_left_early_or_only_looked_at():
         run.step(next(iter(run.loader)))
     assert len(run.noted) == 1 + 3 + 4
     assert_followed(run)
-    assert run.tracker.beliefs.shape[0] == 1
+    assert run.tracker.posteriors.shape[0] == 1
 
 
 def test_workers_that_ran_ahead_of_a_loop_that_was_left():

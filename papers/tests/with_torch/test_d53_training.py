@@ -48,7 +48,7 @@ def strokes(count=220, seed=0):
 
 @pytest.fixture(scope="module")
 def mnist(tmp_path_factory):
-    """A file in the form of MNIST."""
+    """Return a file in the form of MNIST."""
     X, y = strokes()
     path = tmp_path_factory.mktemp("data") / "mnist.npz"
     np.savez(path, x_train=X[:180], y_train=y[:180], x_test=X[180:], y_test=y[180:])
@@ -57,7 +57,7 @@ def mnist(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def made(mnist, tmp_path_factory):
-    """The training part of a small run, with one step a training."""
+    """Return the training part of a small run, with one step a training."""
     patch = pytest.MonkeyPatch()
     patch.setattr(d53_training, "STEPS", 1)
     patch.setattr("papers.d53.training_figures.STEPS", 1)
@@ -193,7 +193,7 @@ def experiment(mu=None, length=3.0, first=None, accuracy=0.5, passed=0.001, k=40
 
 
 def measured(**changes):
-    """What the paper says, as numbers."""
+    """Return the paper's statements as numbers."""
     given = {
         "cases": {
             "bounded-local": experiment(length=4.0, first=4.2, local=True),

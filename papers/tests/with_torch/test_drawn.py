@@ -10,7 +10,6 @@ from papers.d53.adversary import strong_adversary
 from papers.d53.sensitivity import gradient_sensitivity
 from papers.lecture.adversarial import adversarial_regularization
 from papers.lecture.federated import Ascent, federated_game
-from papers.lecture.snapshots import accuracy_by_epochs
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(24, 3)).astype(np.float32)
@@ -72,16 +71,3 @@ def test_every_result_is_drawn_and_marked(name):
     assert Audience.PUBLIC.meaning not in printed
     assert display.ax_.has_data()
     assert "<pre>" in result._repr_html_()
-
-
-def test_what_is_drawn_is_what_the_result_holds():
-    found = experiment()
-    assert f"{found.advantage.value:.3f}" in found.plot().ax_.get_title()
-    played = game()
-    lines = {line.get_label(): line for line in played.plot().ax_.lines}
-    merged = played.target.merged
-    np.testing.assert_allclose(
-        lines["members"].get_ydata(), np.median(merged[:, played.truth], axis=1), rtol=1e-6
-    )
-    table = accuracy_by_epochs(played.snapshots, played.truth)
-    assert table.plot().ax_.get_xlabel() == "observed epochs"

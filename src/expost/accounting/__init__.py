@@ -1,4 +1,4 @@
-"""What a budget buys: ε, δ, the Gaussian mechanism and composition."""
+"""Accounting of ε and δ: the Gaussian mechanism and composition."""
 
 from expost.accounting.gaussian import (
     gaussian_delta,

@@ -7,13 +7,13 @@ L        the composed loss Σℓ, under P.
 above    Each ℓ in [kh, (k+1)h] is moved to one of the ends, so that the masses of P and of Q both
          stay what they are ('connect the dots', Doroshenko et al. 2022): the pair on the grid,
          L⁺, dominates the true one, δ⁺(ε) ≥ δ(ε).
-below    The label alone, told instead of ℓ, is a post-processing: its pair is dominated. Label
+below    The label alone, released instead of ℓ, is a post-processing: its pair is dominated. Label
          k then has the loss kh + r_k, r_k = log(p_k/q_k) − kh with q_k the true mass of Q; so
          L⁻ = L⁺ + Σr, and
              δ(ε) ≥ δ⁺(ε + c) − P(Σr < −c, L⁺ > ε + c).
          r is of second order in h: so is the gap between the two bounds.
 θ        The masses are tilted to p e^(θkh)/Z before they are convolved: what the Fourier transform
-         rounds is then small against what is asked for, also where that is 1e-300.
+         rounds is then small against what is needed, also where that is 1e-300.
 errors   of the transform, of the window and of the largest losses, which are cut off, are added to
          δ⁺ and taken off from the bound below.
 """
@@ -59,7 +59,7 @@ _KEPT = 2**14
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How a curve is worked out; each choice gives valid bounds.
+    """The precision of a curve; each choice gives valid bounds.
 
     ``spacing``: of the grid, in standard deviations of one (average) release. ``cut``: the share of
     δ that the largest losses may have together and count as infinite. ``target``: an ε near ε(δ),
@@ -89,9 +89,9 @@ class LossCurve:
     points: int
 
     def deltas(self, epsilons: FloatArray) -> FloatArray:
-        """δ⁺(ε), linear in e^ε between the points: a chord of a convex function lies above it."""
-        place = np.searchsorted(self.epsilons, epsilons, side="right") - 1
-        left = np.clip(place, 0, None)
+        """Return δ⁺(ε), linear in e^ε between the points: a chord of a convex curve lies above."""
+        index = np.searchsorted(self.epsilons, epsilons, side="right") - 1
+        left = np.clip(index, 0, None)
         right = np.minimum(left + 1, len(self.epsilons) - 1)
         gap = self.epsilons[right] - self.epsilons[left]
         over = np.clip(epsilons - self.epsilons[left], 0.0, gap)
@@ -100,13 +100,13 @@ class LossCurve:
             scaled = self.upper[left] + share * (self.upper[right] - self.upper[left])
         scaled = np.where(gap > 0, scaled, self.upper[left])
         with np.errstate(divide="ignore"):
-            found = np.exp(np.minimum(np.log(scaled) + self.log_scale, 0.0))
+            between = np.exp(np.minimum(np.log(scaled) + self.log_scale, 0.0))
         before = self.epsilons[0] - np.minimum(epsilons, self.epsilons[0])
-        deltas: FloatArray = np.minimum(found - self.reach * np.expm1(-before), 1.0)
+        deltas: FloatArray = np.minimum(between - self.reach * np.expm1(-before), 1.0)
         return deltas
 
     def epsilon(self, delta: float) -> float:
-        """The least ε ≥ 0 with δ⁺(ε) ≤ ``delta``; infinite where the curve ends above it."""
+        """Return the least ε ≥ 0 with δ⁺(ε) ≤ ``delta``; infinite where the curve ends above it."""
         target = self._scaled(delta)
         first = float(self.epsilons[0])
         if self.upper[0] <= target:
@@ -121,29 +121,29 @@ class LossCurve:
             return right
         high, low = float(self.upper[last]), float(self.upper[last + 1])
         share = min((high - target) / (high - low), 1.0)
-        found = left + math.log1p(share * math.expm1(right - left))
-        return min(found * (1 + 8 * ROUNDOFF), right)
+        crossing = left + math.log1p(share * math.expm1(right - left))
+        return min(crossing * (1 + 8 * ROUNDOFF), right)
 
     def epsilon_below(self, delta: float) -> float:
-        """An ε ≥ 0 with δ(ε) ≥ ``delta`` where it is positive: no smaller ε will do."""
+        """Return an ε ≥ 0 with δ(ε) ≥ ``delta`` where it is positive: no smaller ε is enough."""
         reached = np.flatnonzero(self.lower >= self._scaled(delta))
         if not len(reached):
             return 0.0
         return max(float(self.epsilons[reached[-1]]) - self.shift, 0.0)
 
     def delta_below(self, epsilon: float) -> float:
-        """A lower bound of δ(ε)."""
-        place = int(np.searchsorted(self.epsilons, epsilon + self.shift, side="left"))
-        if place == len(self.epsilons) or not self.lower[place] > 0:
+        """Return a lower bound of δ(ε)."""
+        index = int(np.searchsorted(self.epsilons, epsilon + self.shift, side="left"))
+        if index == len(self.epsilons) or not self.lower[index] > 0:
             return 0.0
-        return _unscaled(float(self.lower[place]), self.log_scale)
+        return _unscaled(float(self.lower[index]), self.log_scale)
 
     def _scaled(self, delta: float) -> float:
         return _scaled(delta, self.log_scale)
 
 
 def loss_curve(steps: Steps, backward: bool, log_delta: float, effort: Effort) -> LossCurve:
-    """The curve of Σ ``count`` releases of each law near δ = e^``log_delta``."""
+    """Return the curve of Σ ``count`` releases of each law near δ = e^``log_delta``."""
     releases = sum(count for _, count in steps)
     heads = [
         head_of(law, backward, log_delta + math.log(effort.cut / releases)) for law, _ in steps
@@ -165,7 +165,7 @@ def loss_curve(steps: Steps, backward: bool, log_delta: float, effort: Effort) -
         effort.spacing * math.sqrt(spread / releases),
         _coarse(0.01 * effort.spacing * abs(mean), releases),
     )
-    # A tilt that changes much from one label to the next says nothing.
+    # A tilt that changes much from one label to the next proves nothing.
     order = min(order, _STEEPEST / spacing)
     share = 1.0 if effort.target is None else _share(cumulants, order, log_delta, effort.target)
     spans = [span_of(head, order, share * _LUMPED / releases) for head in heads]
@@ -190,7 +190,7 @@ def loss_curve(steps: Steps, backward: bool, log_delta: float, effort: Effort) -
 
 
 def _coarse(error: float, releases: int) -> float:
-    """The spacing that moves a sum by no more than ``error``: for sums that hardly vary.
+    """Return the spacing that moves a sum by no more than ``error``: for sums that hardly vary.
 
     At random, √n·h; and upwards n·h²/2 at most, or n·h where h > 1.
     """
@@ -199,7 +199,7 @@ def _coarse(error: float, releases: int) -> float:
 
 
 def _share(cumulants: Cumulants, order: float, log_delta: float, target: float) -> float:
-    """About how much of the tilted mass it is that makes up δ(target), at most 1."""
+    """Estimate the share of the tilted mass that makes up δ(target), at most 1."""
     log_share = log_delta + order * target - cumulants.at(order)[0] - math.log(_kernel_peak(order))
     return math.exp(min(max(log_share, -60.0), 0.0))
 
@@ -212,21 +212,21 @@ def _composed(
     order: float,
     share: float,
 ) -> LossCurve:
-    """Both bounds of the composed law, with all that went wrong on the way."""
+    """Return both bounds of the composed law, with the errors of all steps."""
     masses, error = convolved(labels, window)
     log_scale = sum(each.count * each.log_total for each in labels) - order * window.mean
     start = max(window.low, 0)
     if order > 0:
         start = max(start, math.ceil((window.mean - _LARGEST_UNTILT / order) / spacing))
     start = min(start, window.high)
-    place = np.arange(start, window.high + 1)
+    label = np.arange(start, window.high + 1)
     # e^(θ·mean − θkh): takes the tilt off again.
-    untilt = np.exp(order * (window.mean - spacing * place))
+    untilt = np.exp(order * (window.mean - spacing * label))
     masses = (np.maximum(masses[start - window.low :], 0.0) + error) * untilt
     beyond = window.outside * float(untilt[-1]) if window.open_above else 0.0
-    told, lost = _infinite(steps, labels)
-    told, lost = _scaled(told, log_scale), _scaled(lost, log_scale)
-    infinite = beyond + told + lost
+    revealing, lost = _infinite(steps, labels)
+    revealing, lost = _scaled(revealing, log_scale), _scaled(lost, log_scale)
+    infinite = beyond + revealing + lost
     # δ(kh) = (1 − e^(−h))·P(L > kh) + e^(−h)·δ((k+1)h), from the top: positive terms only.
     tail = np.concatenate([np.cumsum(masses[:0:-1])[::-1], [0.0]]) + infinite
     stay = math.exp(-spacing)
@@ -239,15 +239,15 @@ def _composed(
     shift, stray = _shift(labels, share * _STRAY)
     stray += 2 * window.outside
     lower = upper * (1 - 2 * slack) - beyond - lost
-    wrong = 2 * error * _kernel_sum(order, spacing, len(place)) + stray * _kernel_peak(order)
-    kept = np.arange(0, len(place), max(len(place) // _KEPT, 1))
-    kept = np.unique(np.append(kept, len(place) - 1))
+    wrong = 2 * error * _kernel_sum(order, spacing, len(label)) + stray * _kernel_peak(order)
+    kept = np.arange(0, len(label), max(len(label) // _KEPT, 1))
+    kept = np.unique(np.append(kept, len(label) - 1))
     # What the transform or the window may have added to the masses.
     doubt = float(untilt.sum()) * error + 2 * window.outside * float(untilt[0])
     left = 1 - _unscaled(float(masses.sum()) - 2 * doubt, log_scale) * (1 - slack)
-    reach = _unscaled(float(masses @ np.exp(spacing * (start - place))), log_scale) + left
+    reach = _unscaled(float(masses @ np.exp(spacing * (start - label))), log_scale) + left
     return LossCurve(
-        epsilons=spacing * np.maximum(place[kept], 0),
+        epsilons=spacing * np.maximum(label[kept], 0),
         upper=np.maximum.accumulate(upper[kept][::-1])[::-1],
         lower=(lower - wrong * untilt)[kept],
         reach=min(reach * (1 + slack), 1.0),
@@ -258,32 +258,32 @@ def _composed(
 
 
 def _infinite(steps: Steps, labels: list[Labels]) -> tuple[float, float]:
-    """What is told outright, and what was cut off."""
-    told = revealed(steps)
+    """Return the mass that is revealed, and the mass that was cut off."""
+    revealing = revealed(steps)
     rest = sum(
         each.count * math.log1p(-each.hidden / (1 - law.revealed))
         for (law, _), each in zip(steps, labels, strict=True)
     )
-    return told, -(1 - told) * math.expm1(rest)
+    return revealing, -(1 - revealing) * math.expm1(rest)
 
 
 def _scaled(value: float, log_scale: float) -> float:
-    """``value`` in units of e^log_scale."""
+    """Return ``value`` in units of e^log_scale."""
     return math.exp(min(math.log(value) - log_scale, 700.0)) if value > 0 else 0.0
 
 
 def _unscaled(value: float, log_scale: float) -> float:
-    """A probability out of those units."""
+    """Return a probability from its value in units of e^log_scale."""
     return math.exp(min(math.log(value) + log_scale, 0.0)) if value > 0 else 0.0
 
 
 def _kernel_peak(order: float) -> float:
-    """The largest e^(−θx)(1 − e^(−x)) over x > 0: θ^θ/(1+θ)^(1+θ)."""
+    """Return the largest e^(−θx)(1 − e^(−x)) over x > 0: θ^θ/(1+θ)^(1+θ)."""
     return math.exp(saving(order)) if order > 0 else 1.0
 
 
 def _kernel_sum(order: float, spacing: float, points: int) -> float:
-    """Σ e^(−θx)(1 − e^(−x)) over x = h, 2h, …, ``points`` of them at most."""
+    """Return Σ e^(−θx)(1 − e^(−x)) over x = h, 2h, …, ``points`` of them at most."""
     rise = -math.expm1(-spacing)
     most = points * min(1.0, points * spacing)
     fall = math.expm1(order * spacing) if order * spacing < 700 else math.inf
@@ -293,7 +293,7 @@ def _kernel_sum(order: float, spacing: float, points: int) -> float:
 
 
 def _shift(labels: list[Labels], share: float) -> tuple[float, float]:
-    """(c, η): P(Σr < −c) ≤ η under the tilted law.
+    """Return (c, η): P(Σr < −c) ≤ η under the tilted law.
 
     The labels at the ends of a law, with hardly any mass, have an r of first order: such a label
     counts as lost, and only the others are bounded.

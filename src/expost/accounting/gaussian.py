@@ -23,12 +23,12 @@ __all__ = ["gaussian_delta", "gaussian_epsilon", "gaussian_epsilon_below", "gaus
 # Relative error of gaussian_delta, with room: tests find 2e-13 against 50 digits.
 _DELTA_ERROR = 1e-11
 _NODES = 16
-# From here on ε, about μ²/2, is beyond what is worth telling from infinity.
+# From here on ε, about μ²/2, counts as infinite.
 _HUGE_MU = 1e150
 
 
 def gaussian_scale(epsilon: float, delta: float, sensitivity: float) -> float:
-    """The least σ with which N(0, σ²I) on a value of this L2 ``sensitivity`` is (ε, δ)-DP.
+    """Return the least σ with which N(0, σ²I) on a value of this L2 ``sensitivity`` is (ε, δ)-DP.
 
     The analytic Gaussian mechanism (Balle and Wang 2018), rounded up: δ(ε, sensitivity/σ) ≤ δ
     holds for what is returned, which is at most 1e-5 of itself too large (usually 1e-11).
@@ -45,7 +45,7 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float) -> float:
             scale = _unit_scale(epsilon, delta) * sensitivity
     except (ValueError, ArithmeticError, RuntimeError):
         raise extreme from None
-    # The root is found to 1e-12 absolute, on either side: step up until the guarantee holds.
+    # The root is computed to 1e-12 absolute, on either side: step up until the guarantee holds.
     step = 1e-13
     while not _keeps(epsilon, delta, sensitivity, scale):
         scale *= 1 + step
@@ -59,7 +59,7 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float) -> float:
 
 
 def _unit_scale(epsilon: float, delta: float) -> float:
-    """The σ of sensitivity 1 to 1e-12, by the steps of dp_accounting's ``get_sigma_gaussian``.
+    """Return σ at sensitivity 1 to 1e-12, by the steps of dp_accounting's ``get_sigma_gaussian``.
 
     A released model states ε and δ, and its σ is computed again: to the last bit as it was.
     """
@@ -76,14 +76,14 @@ def _unit_scale(epsilon: float, delta: float) -> float:
 
 
 def _log_delta(scale: float, epsilon: float) -> float:
-    """log δ(ε, 1/σ) (Balle and Wang 2018, Eq. 6), −∞ where rounding leaves nothing of it."""
+    """Return log δ(ε, 1/σ) (Balle and Wang 2018, Eq. 6), −∞ where rounding leaves nothing."""
     far = epsilon * scale + 1 / (2 * scale)
     first, second = log_ndtr(1 / scale - far), epsilon + log_ndtr(-far)
     return float(first + np.log1p(-np.exp(second - first))) if second <= first else -math.inf
 
 
 def _keeps(epsilon: float, delta: float, sensitivity: float, scale: float) -> bool:
-    """Whether σ = ``scale`` passes no more than δ, rounding included; NaN does not keep it."""
+    """Return whether σ = ``scale`` keeps δ, rounding included; NaN does not."""
     if not 0 < scale < math.inf:
         return False
     mu = math.nextafter(sensitivity / scale, math.inf)
@@ -91,7 +91,7 @@ def _keeps(epsilon: float, delta: float, sensitivity: float, scale: float) -> bo
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """δ(ε, μ) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), to about 1e-12 relative.
+    """Return δ(ε, μ) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), to about 1e-12 relative.
 
     ε ≥ 0 and μ ≥ 0 may be infinite; both infinite is refused.
     """
@@ -106,7 +106,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 
 def _deltas(epsilon: FloatArray, mu: FloatArray) -> FloatArray:
-    """δ(ε, μ) entry by entry, for finite ε ≥ 0 and μ > 0.
+    """Return δ(ε, μ) entry by entry, for finite ε ≥ 0 and μ > 0.
 
     With x = ε/μ it is ½e^(−(x−μ/2)²/2)·[erfcx((x−μ/2)/√2) − erfcx((x+μ/2)/√2)]. Where the two are
     close their difference is the integral of −erfcx'(y) = 2/√π − 2y·erfcx(y) between them.
@@ -129,7 +129,7 @@ def _deltas(epsilon: FloatArray, mu: FloatArray) -> FloatArray:
 
 
 def _erfcx_drop(middle: FloatArray, half: FloatArray) -> FloatArray:
-    """erfcx(middle − half) − erfcx(middle + half), by quadrature of the slope."""
+    """Return erfcx(middle − half) − erfcx(middle + half), by quadrature of the slope."""
     points, weights = gauss_legendre(_NODES)
     at = middle[:, None] + half[:, None] * points
     slope = 2 / math.sqrt(math.pi) - 2 * at * erfcx(at)
@@ -138,7 +138,7 @@ def _erfcx_drop(middle: FloatArray, half: FloatArray) -> FloatArray:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The least ε ≥ 0 with δ(ε, μ) ≤ ``delta``, rounded up; infinite for μ = ∞."""
+    """Return the least ε ≥ 0 with δ(ε, μ) ≤ ``delta``, rounded up; infinite for μ = ∞."""
     mu = _extended("mu", mu)
     delta = _checks.probability("delta", delta)
     if mu >= _HUGE_MU:
@@ -156,7 +156,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def gaussian_epsilon_below(mu: FloatArray, delta: float) -> FloatArray:
-    """The largest ε with δ(ε, μ) ≥ ``delta``, rounded down: an ε whose noise has at most this μ.
+    """Return the largest ε with δ(ε, μ) ≥ ``delta``, rounded down: its noise has at most this μ.
 
     For every entry of ``mu``; 0 where even ε → 0 needs a smaller μ, infinite for μ = ∞.
     """
@@ -178,12 +178,12 @@ def gaussian_epsilon_below(mu: FloatArray, delta: float) -> FloatArray:
 
 
 def _epsilon_bracket(mu: FloatArray, target: float) -> tuple[FloatArray, FloatArray]:
-    """(below, above): neighbours in float64 with δ(below, μ) ≥ target > δ(above, μ)."""
+    """Return (below, above): neighbours in float64 with δ(below, μ) ≥ target > δ(above, μ)."""
     # δ(ε, μ) < P(ℓ > ε) = Φ(μ/2 − ε/μ), which is the target at this ε.
     top = mu * (0.5 * mu - float(ndtri(target))) * (1 + 1e-9)
     return bracket_root(lambda epsilon: target - _deltas(epsilon, mu), np.zeros_like(mu), top)
 
 
 def _extended(name: str, value: float) -> float:
-    """``value`` as a number in [0, ∞]."""
+    """Return ``value`` as a number in [0, ∞]."""
     return 0.0 if value == 0 else _checks.positive(name, value, finite=False)

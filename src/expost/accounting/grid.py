@@ -71,7 +71,7 @@ class Window:
 
 
 def head_of(law: StepLaw, backward: bool, log_cut: float) -> tuple[FloatArray, FloatArray]:
-    """A law's nodes without the largest losses, whose mass is at most e^``log_cut``."""
+    """Return a law's nodes without the largest losses, whose mass is at most e^``log_cut``."""
     losses, log_masses = gathered(law, backward)
     tail = np.logaddexp.accumulate(log_masses[::-1])[::-1]
     kept = max(int(np.searchsorted(-tail, -log_cut, side="left")), 1)
@@ -79,7 +79,7 @@ def head_of(law: StepLaw, backward: bool, log_cut: float) -> tuple[FloatArray, F
 
 
 def span_of(head: tuple[FloatArray, FloatArray], order: float, share: float) -> tuple[float, float]:
-    """(low, high): what lies below low, raised to it, is ``share`` of the tilted mass at most.
+    """Return (low, high): the mass below low, raised to it, is at most ``share`` of the tilted one.
 
     Nothing lies above high.
     """
@@ -91,7 +91,7 @@ def span_of(head: tuple[FloatArray, FloatArray], order: float, share: float) -> 
 
 
 def anchored(steps: Steps, spacing: float) -> float:
-    """The spacing made a little finer, so that an atom of the first law that has one is a label."""
+    """Return a slightly finer spacing, at which an atom of the first law with one is a label."""
     for law, _ in steps:
         if law.atom >= spacing:
             return law.atom / math.ceil(law.atom / spacing)
@@ -106,7 +106,7 @@ def labels_of(
     span: tuple[float, float],
     count: int,
 ) -> Labels:
-    """One law on the grid: losses above the span are hidden, those below it raised to it."""
+    """Return a law on the grid: losses above the span are hidden, those below it raised to it."""
     first = math.floor(span[0] / spacing)
     last = math.ceil(span[1] / spacing)
     size = last - first + 2
@@ -129,18 +129,18 @@ def labels_of(
         rest = np.clip(at - label * spacing, 0.0, spacing)
         upward = np.clip(np.expm1(-rest) / math.expm1(-spacing), 0.0, 1.0)
         mass = np.exp(log_mass + order * label * spacing - reference)
-        place = (label - first).astype(np.int64)
+        index = (label - first).astype(np.int64)
         for share, step, gap in (
             (1 - upward, 0, -rest),
             (upward * math.exp(min(order * spacing, 700.0)), 1, spacing - rest),
         ):
             part = mass * share
-            weights += np.bincount(place + step, part, size)
+            weights += np.bincount(index + step, part, size)
             # e^(kh − ℓ) − 1, and what is past e^600 of it in units of e^lift.
-            changes += np.bincount(place + step, part * np.expm1(np.minimum(gap, 600.0)), size)
+            changes += np.bincount(index + step, part * np.expm1(np.minimum(gap, 600.0)), size)
             if lift > 0:
                 lifted = np.where(gap > 600, np.exp(gap - lift), 0.0)
-                leaps += np.bincount(place + step, part * lifted, size)
+                leaps += np.bincount(index + step, part * lifted, size)
     with np.errstate(divide="ignore", invalid="ignore"):
         offsets = -np.log1p(np.where(weights > 0, changes / weights, 0.0))
         if lift > 0:
@@ -162,7 +162,7 @@ def labels_of(
 
 
 def _moment(weights: FloatArray, values: FloatArray, order: float) -> float:
-    """log Σ w e^(order·value)."""
+    """Return log Σ w e^(order·value)."""
     exponent = order * values
     peak = float(np.max(exponent[weights > 0]))
     return peak + math.log(float(weights @ np.exp(np.minimum(exponent - peak, 0.0))))
@@ -171,7 +171,7 @@ def _moment(weights: FloatArray, values: FloatArray, order: float) -> float:
 def chernoff(
     parts: list[tuple[FloatArray, FloatArray, int]], sign: float, probability: float
 ) -> float:
-    """c with P(sign·Σ(value − mean) > c) ≤ ``probability``, values drawn by their weights."""
+    """Return c with P(sign·Σ(value − mean) > c) ≤ ``probability``, values drawn by weight."""
     centred, spread, widest = [], 0.0, 0.0
     for weights, values, count in parts:
         around = sign * (values - float(weights @ values))
@@ -191,7 +191,7 @@ def chernoff(
 
 
 def window_of(labels: list[Labels], spacing: float, outside: float) -> Window:
-    """Where the composed law lies, but for ``outside`` at each end, by Chernoff's bound."""
+    """Return the window of the composed law, but for ``outside`` at each end (Chernoff's bound)."""
     parts = []
     for each in labels:
         losses = spacing * (each.first + np.arange(len(each.weights), dtype=np.float64))
@@ -209,10 +209,10 @@ def window_of(labels: list[Labels], spacing: float, outside: float) -> Window:
 
 
 def convolved(labels: list[Labels], window: Window) -> tuple[FloatArray, float]:
-    """The composed masses over the window and a bound of what the transform got wrong in each."""
+    """Return the composed masses over the window, and a bound of the transform's error in each."""
     if 1 + sum(each.count * (len(each.weights) - 1) for each in labels) <= _DIRECT:
         start = window.low - sum(each.count * each.first for each in labels)
-        return _by_hand(labels)[start : start + window.points], 0.0
+        return _convolved_directly(labels)[start : start + window.points], 0.0
     size = int(next_fast_len(window.points, real=True))
     # A transform of n numbers errs by about u·log₂ n of their sum.
     rounding = 8 * ROUNDOFF * math.log2(size + 1)
@@ -220,8 +220,8 @@ def convolved(labels: list[Labels], window: Window) -> tuple[FloatArray, float]:
     turn = np.zeros(size // 2 + 1)
     each_of = []
     for each in labels:
-        place = (each.first + np.arange(len(each.weights))) % size
-        folded = np.bincount(place, each.weights, size)
+        index = (each.first + np.arange(len(each.weights))) % size
+        folded = np.bincount(index, each.weights, size)
         # Less its unit at 0, here and below: where a release hardly ever changes anything, what is
         # rounded is the change.
         folded[0] -= 1
@@ -245,8 +245,8 @@ def convolved(labels: list[Labels], window: Window) -> tuple[FloatArray, float]:
     return masses, error
 
 
-def _by_hand(labels: list[Labels]) -> FloatArray:
-    """All composed masses, as sums of positive terms: right to rounding, however small."""
+def _convolved_directly(labels: list[Labels]) -> FloatArray:
+    """Return all composed masses as sums of positive terms: right to rounding, however small."""
     masses = np.ones(1)
     for each in labels:
         power, left = each.weights, each.count
@@ -260,7 +260,7 @@ def _by_hand(labels: list[Labels]) -> FloatArray:
 
 
 def _log_of(real: FloatArray, imaginary: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """log∣1 + z∣ and the angle of 1 + z, with all digits where z is small."""
+    """Return log∣1 + z∣ and the angle of 1 + z, with all digits where z is small."""
     square = (1 + real) ** 2 + imaginary**2
     change = np.maximum(real * (2 + real) + imaginary**2, -0.5)
     log_size = 0.5 * np.where(square > 0.5, np.log1p(change), np.log(np.maximum(square, 1e-300)))

@@ -33,14 +33,14 @@ _NODES = 6
 _FEW_NODES = 3
 # Panels at a time: what is held is a few arrays of 2¹⁶ × 6 numbers.
 _BLOCK = 2**16
-# e^(−45²/2) = 1e-440: no probability that float64 can ask for lies beyond.
+# e^(−45²/2) = 1e-440: no probability of float64 lies beyond.
 _REACH = 45.0
 
 Nodes = tuple[FloatArray, FloatArray]
 
 
 class StepLaw(Protocol):
-    """One release's law of the loss.
+    """The law of the loss of one release.
 
     Formal guarantees
     -----------------
@@ -49,7 +49,7 @@ class StepLaw(Protocol):
     """
 
     def __hash__(self) -> int:
-        """Laws are values: what was worked out for one is kept."""
+        """Hash the law by its values: results are cached by it."""
 
     @property
     def symmetric(self) -> bool:
@@ -68,14 +68,14 @@ class StepLaw(Protocol):
         """A loss that has a mass of its own, as its negative has; 0 where there is none."""
 
     def nodes(self, spacing: float, low: float, high: float) -> Iterator[Nodes]:
-        """Nodes in blocks, those of low ≤ ℓ ≤ high at least; no alignment for spacing = 0."""
+        """Yield nodes in blocks, those of low ≤ ℓ ≤ high at least; no alignment for spacing = 0."""
 
     @property
     def resolved_order(self) -> float:
         """The largest order at which the nodes give E[exp(order·loss)] without loss of digits."""
 
     def log_remainder(self, order: float, backward: bool) -> float:
-        """Log of a bound of what the nodes leave out of E[exp(order·loss)], order ≥ 0."""
+        """Return log of a bound of what the nodes leave out of E[exp(order·loss)], order ≥ 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,34 +96,34 @@ class SampledGaussian:
 
     @property
     def symmetric(self) -> bool:
-        """Replacing is; so is removing without sampling."""
+        """True for replacing, and for removing without sampling."""
         return self.replace or self.rate == 1
 
     @property
     def revealed(self) -> float:
-        """Nothing is ever certain."""
+        """0: no loss is infinite."""
         return 0.0
 
     @property
     def largest(self) -> float:
-        """Forward there is no largest loss; backward −log(1 − q) is one."""
+        """∞: forward there is no largest loss; backward −log(1 − q) is one."""
         return math.inf
 
     @property
     def atom(self) -> float:
-        """The law is smooth."""
+        """0: the law is smooth."""
         return 0.0
 
     @property
     def resolved_order(self) -> float:
-        """Any: where θμ is large, what counts lies beyond the nodes, and is bounded."""
+        """∞: where θμ is large, what counts lies beyond the nodes, and is bounded."""
         return math.inf
 
     def nodes(self, spacing: float, low: float, high: float) -> Iterator[Nodes]:
-        """Nodes over z."""
+        """Yield nodes over z."""
         edges = self._mesh()
         if spacing:
-            at = self._place(_lines(spacing, low, high))
+            at = self._position(_lines(spacing, low, high))
             edges = np.union1d(edges, at[np.isfinite(at)])
             edges = edges[(edges >= -self._left) & (edges <= self.mu + _REACH)]
         # Where the loss bends, a panel is narrow if it is so against 1/μ.
@@ -131,7 +131,7 @@ class SampledGaussian:
             yield self._loss(z), log_weight + self._log_density(z)
 
     def log_remainder(self, order: float, backward: bool) -> float:
-        """∫ beyond Z = μ + 45 of P·e^(θℓ), where ℓ(z) ≤ ℓ(Z) + μ(z − Z).
+        """Return log of a bound of ∫ beyond Z = μ + 45 of P·e^(θℓ): ℓ(z) ≤ ℓ(Z) + μ(z − Z).
 
         Replacing: and 1/(1 − q) to the power θ more. Backward, removing: of Q·e^(−θℓ) beyond −45,
         where e^(−ℓ) ≤ 1/(1 − q).
@@ -150,7 +150,7 @@ class SampledGaussian:
         return (self.mu if self.replace else 0.0) + _REACH
 
     def _mesh(self) -> FloatArray:
-        """Panels of 1/8 where any of the normal laws has mass, and finer ones around the bends."""
+        """Return panels of 1/8 where a normal law has mass, and finer ones around the bends."""
         centres = [-self.mu, 0.0, self.mu] if self.replace else [0.0, self.mu]
         count = int(16 * _REACH)
         pieces = [centre + np.linspace(-_REACH, _REACH, count + 1) for centre in centres]
@@ -177,7 +177,7 @@ class SampledGaussian:
         )
 
     def _tilt(self, y: FloatArray) -> FloatArray:
-        """log(1 + q(e^y − 1)), with all its digits where it is small."""
+        """Return log(1 + q(e^y − 1)), with all its digits where it is small."""
         if self.rate == 1:
             return y
         if self.rate > 0.5:
@@ -188,8 +188,8 @@ class SampledGaussian:
             y < 50, small, math.log(self.rate) + y + np.log1p(np.exp(rest - np.maximum(y, 50.0)))
         )
 
-    def _place(self, loss: FloatArray) -> FloatArray:
-        """The z with this loss; −∞ or NaN where there is none."""
+    def _position(self, loss: FloatArray) -> FloatArray:
+        """Return the z with this loss; −∞ or NaN where there is none."""
         mu, rate = self.mu, self.rate
         if rate == 1:
             return loss / ((2 if self.replace else 1) * mu) + (0.0 if self.replace else 0.5 * mu)
@@ -221,12 +221,12 @@ class NormLaplaceStep:
 
     @property
     def symmetric(self) -> bool:
-        """The noise is."""
+        """True: the noise is symmetric."""
         return True
 
     @property
     def revealed(self) -> float:
-        """Pure."""
+        """0: norm-Laplace noise is pure."""
         return 0.0
 
     @property
@@ -236,22 +236,22 @@ class NormLaplaceStep:
 
     @property
     def atom(self) -> float:
-        """t where d = 1."""
+        """t where d = 1, else 0."""
         return self.separation if self.dimension == 1 else 0.0
 
     @property
     def resolved_order(self) -> float:
-        """e^(θt cos ψ) is as wide as four panels there."""
+        """The order at which e^(θt cos ψ) is as wide as four panels."""
         if self.dimension == 1:
             return 40.0
         return 16 * (1 + self.dimension / self.separation)
 
     def log_remainder(self, order: float, backward: bool) -> float:
-        """Nothing is left out."""
+        """Return −∞: nothing is left out."""
         return -math.inf
 
     def nodes(self, spacing: float, low: float, high: float) -> Iterator[Nodes]:
-        """Nodes over ψ, or over ℓ where d = 1."""
+        """Yield nodes over ψ, or over ℓ where d = 1."""
         t = self.separation
         lines = _lines(spacing, max(low, -t), min(high, t))
         if self.dimension == 1:
@@ -286,7 +286,7 @@ class NormLaplaceStep:
 
 @dataclass(frozen=True, kw_only=True)
 class RandomizedResponse:
-    """All that (ε, δ) promises: told with probability δ, else the truth with odds e^ε.
+    """The worst (ε, δ) mechanism: it reveals the row with probability δ, else has odds e^ε.
 
     It dominates every (ε, δ) mechanism (Kairouz, Oh and Viswanath 2015).
     """
@@ -296,12 +296,12 @@ class RandomizedResponse:
 
     @property
     def symmetric(self) -> bool:
-        """Both worlds are alike."""
+        """True: both worlds have the same law."""
         return True
 
     @property
     def revealed(self) -> float:
-        """δ, or all where ε = ∞."""
+        """δ, or 1 where ε = ∞."""
         return 1.0 if self.epsilon == math.inf else self.delta
 
     @property
@@ -316,15 +316,15 @@ class RandomizedResponse:
 
     @property
     def resolved_order(self) -> float:
-        """Two atoms are exact."""
+        """∞: two atoms are exact."""
         return math.inf
 
     def log_remainder(self, order: float, backward: bool) -> float:
-        """Nothing is left out."""
+        """Return −∞: nothing is left out."""
         return -math.inf
 
     def nodes(self, spacing: float, low: float, high: float) -> Iterator[Nodes]:
-        """Two of them."""
+        """Yield two nodes."""
         if self.revealed < 1:
             truth = -math.log1p(math.exp(-self.epsilon))
             masses = np.array([truth - self.epsilon, truth]) + math.log1p(-self.delta)
@@ -332,7 +332,7 @@ class RandomizedResponse:
 
 
 def _lines(spacing: float, low: float, high: float) -> FloatArray:
-    """The multiples of ``spacing`` from low to high; none where it is 0."""
+    """Return the multiples of ``spacing`` from low to high; none where it is 0."""
     if not spacing:
         return np.zeros(0)
     first, last = math.ceil(low / spacing), math.floor(high / spacing)
@@ -341,7 +341,7 @@ def _lines(spacing: float, low: float, high: float) -> FloatArray:
 
 
 def _rules(edges: FloatArray, narrow: float) -> Iterator[Nodes]:
-    """Gauss–Legendre nodes and log weights on each panel, in blocks; few nodes on narrow ones."""
+    """Yield Gauss–Legendre nodes and log weights on panels, in blocks; few nodes on narrow ones."""
     width = np.diff(edges)
     for count, chosen in ((_NODES, width >= narrow), (_FEW_NODES, width < narrow)):
         points, weights = gauss_legendre(count)

@@ -8,15 +8,15 @@ release is chosen after seeing those before it, and for whatever is computed fro
 
 TPR(u)   inf over ε ≥ 0 of δ(ε) + e^ε u and of 1 − e^(−ε)(1 − δ(ε) − u).
 loss(δ₀) the least b with P(ℓ > b) ≤ δ₀ for *every* such pair. Of S = {ℓ > b} is known that
-         P(S) > e^b Q(S) and P(S) ≤ TPR(Q(S)), and a pair that tells S alone reaches it. So b is
+         P(S) > e^b Q(S) and P(S) ≤ TPR(Q(S)), and a pair that reveals S alone reaches it. So b is
          log(δ₀/u) with TPR(u) = δ₀: the infimum of ε − log(1 − δ(ε)/δ₀) and
          −log[(1 − δ(ε) − (1 − δ₀)e^ε)/δ₀] (erratum 10; Guarantee.loss). The (1 − δ₀)-quantile of
-         the dominating pair's own loss is smaller, and no bound: what comes next may be chosen
-         by what was seen (a row whose gradient vanishes once it is learnt keeps its evidence), and
-         a release may be merged with another.
+         the dominating pair's own loss is smaller, and no bound: later releases may depend on
+         earlier ones (a row whose gradient vanishes once it is learnt keeps its evidence), and a
+         release may be merged with another.
 
-A curve is good near the δ that it was made for, so each figure looks for its own: from the level
-that Rényi divergences suggest, downwards.
+A curve is tight near the δ that it was made for, so each figure searches for its own: from the
+level that Rényi divergences suggest, downwards.
 """
 
 import math
@@ -45,7 +45,7 @@ __all__ = ["EPSILON_TOLERANCE", "LEAST_DELTA", "PrivacyLoss", "summed"]
 
 # Relative width of the interval of ε at which no finer grid is tried.
 EPSILON_TOLERANCE = 1e-3
-# What share of δ each refinement takes for infinite: rare, large losses ask for a coarse grid.
+# What share of δ each refinement takes for infinite: rare, large losses need a coarse grid.
 _CUTS = (1e-4, 1e-2)
 # Below it, figures come from Rényi divergences alone.
 LEAST_DELTA = 1e-300
@@ -77,19 +77,19 @@ class PrivacyLoss:
         return summed(count * law.largest for law, count in self.steps)
 
     @property
-    def told(self) -> float:
-        """How likely one of the releases tells all."""
+    def revealed(self) -> float:
+        """The probability that one of the releases reveals the row."""
         return revealed(self.steps)
 
     def epsilon(self, delta: float) -> float:
-        """The least ε ≥ 0 that is known to keep δ(ε) ≤ ``delta``, 0 ≤ δ < 1."""
+        """Return the least ε ≥ 0 that provably keeps δ(ε) ≤ ``delta``, 0 ≤ δ < 1."""
         return self.epsilon_interval(delta)[1]
 
     def epsilon_interval(self, delta: float) -> tuple[float, float]:
-        """(low, high): no ε < low keeps ``delta``, and high does."""
-        if delta < self.told:
+        """Return (low, high): no ε < low keeps ``delta``, and high does."""
+        if delta < self.revealed:
             return math.inf, math.inf
-        if delta == self.told:
+        if delta == self.revealed:
             return (self.largest if delta == 0 else 0.0), self.largest
         low, high = 0.0, min(self.largest, tight_epsilon(self.steps, delta).value)
         if delta < LEAST_DELTA or high == 0:
@@ -100,47 +100,47 @@ class PrivacyLoss:
         return _interval(low, high)
 
     def delta(self, epsilon: float) -> float:
-        """δ(ε), ε ≥ 0, at most."""
+        """Return an upper bound of δ(ε), ε ≥ 0."""
         return self.delta_interval(epsilon)[1]
 
     def delta_interval(self, epsilon: float) -> tuple[float, float]:
-        """(low, high) around δ(ε)."""
-        told = self.told
-        if told == 1 or epsilon >= self.largest:
-            return told, told
-        low, high = told, tight_delta(self.steps, epsilon)
+        """Return (low, high) around δ(ε)."""
+        revealing = self.revealed
+        if revealing == 1 or epsilon >= self.largest:
+            return revealing, revealing
+        low, high = revealing, tight_delta(self.steps, epsilon)
         walk = _Walk(min(high, estimated_delta(self.steps, epsilon)))
         for level in walk:
             for curves in _curves(self.steps, level, self.draft):
                 low = max(low, *(curve.delta_below(epsilon) for curve in curves))
                 high = min(high, float(_worst(curves, np.array([epsilon]))[0]))
-            walk.found(high, sharp=low >= 0.5 * high)
+            walk.record(high, sharp=low >= 0.5 * high)
         return _interval(low, high)
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
-        """TPR(u), 0 ≤ u ≤ 1, at most."""
-        u, told = false_positive_rate, self.told
+        """Return an upper bound of TPR(u), 0 ≤ u ≤ 1."""
+        u, revealing = false_positive_rate, self.revealed
         if u == 0:
-            return told
-        if told == 1 or u == 1:
+            return revealing
+        if revealing == 1 or u == 1:
             return 1.0
 
-        def found(epsilon: FloatArray, delta: FloatArray) -> FloatArray:
+        def rate(epsilon: FloatArray, delta: FloatArray) -> FloatArray:
             rising = delta + np.exp(np.minimum(epsilon + math.log(u), 1.0))
             rates: FloatArray = 1 - np.exp(-epsilon) * np.maximum(1 - delta - u, 0.0)
             return np.minimum(rising, rates)
 
         bound = renyi_true_positive_rate(self.steps, u)
         least = self._least(
-            found, bound, _level(min(bound, estimated_true_positive_rate(self.steps, u)))
+            rate, bound, _level(min(bound, estimated_true_positive_rate(self.steps, u)))
         )
         return min(max(u, least), 1.0)
 
     def loss(self, delta: float) -> float:
-        """The least b ≥ 0 that is known to keep P(ℓ > b) ≤ ``delta`` for every pair, 0 ≤ δ < 1."""
-        if delta == 0 and self.told == 0:
+        """Return the least b ≥ 0 with a proof of P(ℓ > b) ≤ ``delta`` for every pair, 0 ≤ δ < 1."""
+        if delta == 0 and self.revealed == 0:
             return self.largest
-        if not delta > self.told:
+        if not delta > self.revealed:
             return math.inf
 
         def bound(epsilon: FloatArray, curve: FloatArray) -> FloatArray:
@@ -150,12 +150,13 @@ class PrivacyLoss:
                 second = -np.log(np.maximum(left, 0.0))
             return np.maximum(np.minimum(first, second), 0.0)
 
-        if self.told == 0:
+        if self.revealed == 0:
             known = max(min(self.largest, mironov_epsilon(self.steps, delta).value), 0.0)
         else:
-            # Who tells all with probability δ' can as well spread that over finite losses, past
-            # the largest one of the dominating pair: only the curve bounds every pair (erratum 10).
-            share = self.told / delta * (1 + 4 * ROUNDOFF)
+            # A release that reveals the row with probability δ' can as well spread that over finite
+            # losses, past the largest one of the dominating pair: only the curve bounds every pair
+            # (erratum 10).
+            share = self.revealed / delta * (1 + 4 * ROUNDOFF)
             known = self.largest - math.log1p(-share) if share < 1 else math.inf
         if delta < LEAST_DELTA:
             return known
@@ -163,7 +164,7 @@ class PrivacyLoss:
         return max(self._least(bound, known, _level(delta)), self.epsilon(delta))
 
     def _least(self, figure: _Figure, known: float, level: int) -> float:
-        """The least of ``figure(ε, δ(ε))`` over ε, and what is ``known`` already, rounded up."""
+        """Return the least of ``figure(ε, δ(ε))`` over ε, and of ``known``, rounded up."""
         best = known
         walk = _Walk(10.0**level)
         for level in walk:
@@ -172,24 +173,24 @@ class PrivacyLoss:
                 epsilon = np.concatenate([[0.0], *(curve.epsilons for curve in curves)])
                 delta = _worst(curves, epsilon)
                 values = figure(epsilon, delta)
-                place = int(np.argmin(values))
-                best = min(best, float(values[place]))
-                deepest = min(deepest, float(delta[place]))
-                sharp |= bool(epsilon[place] < curves[0].epsilons[-1])
-            walk.found(deepest, sharp=sharp)
+                index = int(np.argmin(values))
+                best = min(best, float(values[index]))
+                deepest = min(deepest, float(delta[index]))
+                sharp |= bool(epsilon[index] < curves[0].epsilons[-1])
+            walk.record(deepest, sharp=sharp)
         return min(best * (1 + 16 * ROUNDOFF), known)
 
 
 class _Walk:
-    """The levels to look at, from a first guess, until a δ that was found is of a level seen.
+    """The levels to visit, from a first guess, until a recorded δ is of a visited level.
 
-    Where that is not sharp, as a curve which ends before the ε that is asked for, or rounds more
-    than there is, says nothing but that δ is less, it goes on downwards in growing steps.
+    Where that δ is not sharp, the search continues downwards in growing steps: a curve that ends
+    before the needed ε, or rounds more than there is, proves only that δ is smaller.
     """
 
     def __init__(self, guess: float) -> None:
         self._next: int | None = _level(guess)
-        self._seen: set[int] = set()
+        self._visited: set[int] = set()
         self._step = 1
         self._least = math.inf
         self._idle = 0
@@ -198,23 +199,23 @@ class _Walk:
         for _ in range(_LEVELS):
             if self._next is None:
                 return
-            self._seen.add(self._next)
+            self._visited.add(self._next)
             yield self._next
 
-    def found(self, delta: float, *, sharp: bool) -> None:
-        """What was found at the level that came last."""
-        following, deepest = _level(delta), min(self._seen)
-        # Where it went too deep, it comes back.
-        if not sharp and (following < deepest or following in self._seen):
+    def record(self, delta: float, *, sharp: bool) -> None:
+        """Record the δ of the level that came last."""
+        following, deepest = _level(delta), min(self._visited)
+        # After too deep a step, the search returns.
+        if not sharp and (following < deepest or following in self._visited):
             following = max(min(following, deepest - self._step), _LOWEST_LEVEL)
             self._step *= 2
             self._idle += delta > 0.5 * self._least
             self._least = min(self._least, delta)
-        self._next = None if following in self._seen or self._idle > 2 else following
+        self._next = None if following in self._visited or self._idle > 2 else following
 
 
 def _interval(low: float, high: float) -> tuple[float, float]:
-    """Both bounds; should they ever contradict each other, neither is told."""
+    """Return both bounds; raise if they contradict each other."""
     if not low <= high * (1 + _ROUNDING):
         raise ConvergenceError(
             f"the bounds {low!r} and {high!r} of the privacy-loss distribution contradict each"
@@ -224,7 +225,7 @@ def _interval(low: float, high: float) -> tuple[float, float]:
 
 
 def summed(losses: Iterable[float]) -> float:
-    """Their sum, exactly rounded; infinite where it is past float64."""
+    """Return the sum, exactly rounded; infinite where it is past float64."""
     try:
         return math.fsum(losses)
     except OverflowError:
@@ -233,7 +234,7 @@ def summed(losses: Iterable[float]) -> float:
 
 @lru_cache(maxsize=32)
 def _curves(steps: Steps, level: int, draft: bool) -> tuple[tuple[LossCurve, ...], ...]:
-    """Curves near δ = 10^level, one for each direction, and again with more effort if need be."""
+    """Return curves near δ = 10^level for each direction, repeated with more effort if needed."""
     releases = sum(count for _, count in steps)
     spacing = (2.5 if draft else 1.0) * min(0.01, 8e-4 * math.sqrt(releases))
     directions = (False,) if all(law.symmetric for law, _ in steps) else (False, True)
@@ -241,12 +242,12 @@ def _curves(steps: Steps, level: int, draft: bool) -> tuple[tuple[LossCurve, ...
     first = tuple(
         loss_curve(steps, back, log_delta, Effort(spacing=spacing)) for back in directions
     )
-    found = [first]
+    attempts = [first]
     for cut in () if draft else _CUTS:
-        if _relative_gap(found, level) <= EPSILON_TOLERANCE:
+        if _relative_gap(attempts, level) <= EPSILON_TOLERANCE:
             break
         finer = []
-        for back, *tried in zip(directions, *found, strict=True):
+        for back, *tried in zip(directions, *attempts, strict=True):
             target = min(curve.epsilon(10.0 ** (level + 0.5)) for curve in tried)
             effort = Effort(
                 spacing=spacing / 4,
@@ -254,23 +255,23 @@ def _curves(steps: Steps, level: int, draft: bool) -> tuple[tuple[LossCurve, ...
                 target=target if target < math.inf else tight_epsilon(steps, 10.0**level).value,
             )
             finer.append(loss_curve(steps, back, log_delta, effort))
-        found.append(tuple(finer))
-    return tuple(found)
+        attempts.append(tuple(finer))
+    return tuple(attempts)
 
 
-def _relative_gap(found: list[tuple[LossCurve, ...]], level: int) -> float:
-    """The width of the interval of ε in the middle of a level, as a share of ε at its lower end."""
+def _relative_gap(attempts: list[tuple[LossCurve, ...]], level: int) -> float:
+    """Return the width of the interval of ε mid-level, relative to ε at its lower end."""
     middle = 10.0 ** (level + 0.5)
-    high = min(max(curve.epsilon(middle) for curve in curves) for curves in found)
-    low = max(max(curve.epsilon_below(middle) for curve in curves) for curves in found)
-    scale = min(max(curve.epsilon(10.0**level) for curve in curves) for curves in found)
+    high = min(max(curve.epsilon(middle) for curve in curves) for curves in attempts)
+    low = max(max(curve.epsilon_below(middle) for curve in curves) for curves in attempts)
+    scale = min(max(curve.epsilon(10.0**level) for curve in curves) for curves in attempts)
     if high == 0 or not scale < math.inf:
         return 0.0 if high == 0 else math.inf
     return (high - low) / scale
 
 
 def _level(delta: float) -> int:
-    """The whole n with 10ⁿ ≤ δ < 10ⁿ⁺¹, kept to what float64 holds."""
+    """Return the integer n with 10ⁿ ≤ δ < 10ⁿ⁺¹, kept to what float64 holds."""
     if not delta > LEAST_DELTA:
         return _LOWEST_LEVEL
     return min(math.floor(math.log10(delta)), -1)

@@ -3,9 +3,9 @@
 Conventions
 -----------
 α, θ    the order and α − 1 > 0.
-K(θ)    log E_P[e^(θℓ)] of the composed loss = θ·D_α(P∥Q): it adds up over releases, also where
-        each is chosen after seeing those before (Mironov 2017, Prop. 1). Of the two directions the
-        worse one counts.
+K(θ)    log E_P[e^(θℓ)] of the composed loss = θ·D_α(P∥Q): it is additive over releases, also
+        where each is chosen after seeing those before (Mironov 2017, Prop. 1). Of the two
+        directions the worse one counts.
 δ       what is left of it after what the releases reveal outright, m = 1 − Π(1 − δᵢ).
 
 Every order gives a valid bound; the best one is a root of an increasing function:
@@ -15,9 +15,9 @@ Every order gives a valid bound; the best one is a root of an increasing functio
     as in dp_accounting                     ε = (K + log(1/δ) + θ log θ − (1+θ) log(1+θ))/θ,
                                             θK' − K + log(1 + θ) = log(1/δ)
 
-The first is larger and says more: P(ℓ > ε) ≤ δ for every pair of neighbours (Markov's
-inequality), which no (ε, δ) promise does (erratum 10). For Gaussian noise alone K = θ(θ+1)μ²/2, and
-the first is μ²/2 + μ√(2 log(1/δ)) at α = 1 + √(2 log(1/δ))/μ.
+The first is larger and proves more: P(ℓ > ε) ≤ δ for every pair of neighbours (Markov's
+inequality), which no (ε, δ) guarantee implies (erratum 10). For Gaussian noise alone
+K = θ(θ+1)μ²/2, and the first is μ²/2 + μ√(2 log(1/δ)) at α = 1 + √(2 log(1/δ))/μ.
 """
 
 import math
@@ -73,7 +73,7 @@ class Cumulants:
     parts: tuple[tuple[FloatArray, FloatArray, int], ...]
 
     def at(self, order: float) -> tuple[float, float, float]:
-        """(K, K', K'') at θ = ``order`` ≥ 0."""
+        """Return (K, K', K'') at θ = ``order`` ≥ 0."""
         total = np.zeros(3)
         for losses, log_masses, count in self.parts:
             exponent = log_masses + order * losses
@@ -87,7 +87,7 @@ class Cumulants:
 
 
 def revealed(steps: Steps) -> float:
-    """1 − Π(1 − δᵢ): how likely one of the releases tells all."""
+    """Return 1 − Π(1 − δᵢ): the probability that one of the releases reveals the row."""
     if any(law.revealed == 1 for law, _ in steps):
         return 1.0
     kept = sum(count * math.log1p(-law.revealed) for law, count in steps)
@@ -95,7 +95,7 @@ def revealed(steps: Steps) -> float:
 
 
 def renyi_divergence(steps: Steps, order: float) -> float:
-    """D_α of the composed releases for α = ``order`` > 1; infinite if any δᵢ > 0."""
+    """Return D_α of the composed releases for α = ``order`` > 1; infinite if any δᵢ > 0."""
     if revealed(steps) > 0:
         return math.inf
     theta = order - 1
@@ -103,30 +103,30 @@ def renyi_divergence(steps: Steps, order: float) -> float:
 
 
 def mironov_epsilon(steps: Steps, delta: float) -> RenyiBound:
-    """Mironov's ε at ``delta`` > 0: P(ℓ > ε) ≤ δ in both worlds."""
+    """Return Mironov's ε at ``delta`` > 0: P(ℓ > ε) ≤ δ in both worlds."""
     return _epsilon(steps, delta, lambda theta: 0.0, lambda theta: 0.0)
 
 
 def tight_epsilon(steps: Steps, delta: float) -> RenyiBound:
-    """The ε of dp_accounting's conversion at ``delta`` > 0, at least 0."""
-    found = _epsilon(steps, delta, saving, math.log1p)
-    return RenyiBound(value=max(found.value, 0.0), order=found.order)
+    """Return the ε of dp_accounting's conversion at ``delta`` > 0, at least 0."""
+    bound = _epsilon(steps, delta, saving, math.log1p)
+    return RenyiBound(value=max(bound.value, 0.0), order=bound.order)
 
 
 def tight_delta(steps: Steps, epsilon: float) -> float:
-    """δ at ``epsilon`` ≥ 0 by dp_accounting's conversion, at most 1."""
-    told = revealed(steps)
-    if told == 1:
+    """Return δ at ``epsilon`` ≥ 0 by dp_accounting's conversion, at most 1."""
+    revealing = revealed(steps)
+    if revealing == 1:
         return 1.0
-    return min(1.0, told + _delta(steps, epsilon, _log_moment) * (1 + 1e-9))
+    return min(1.0, revealing + _delta(steps, epsilon, _log_moment) * (1 + 1e-9))
 
 
 def renyi_advantage(steps: Steps) -> float:
-    """δ(0) by :func:`tight_delta`, and by √(1 − e^(−D)), D → KL (Bretagnolle and Huber 1979)."""
-    told = revealed(steps)
-    if told == 1 or not steps:
-        return told
-    if told > 0:
+    """Bound δ(0) by :func:`tight_delta` and √(1 − e^(−D)), D → KL (Bretagnolle, Huber 1979)."""
+    revealing = revealed(steps)
+    if revealing == 1 or not steps:
+        return revealing
+    if revealing > 0:
         return tight_delta(steps, 0.0)
     spread = max(_cumulants(steps, back).at(0.0)[2] for back in _directions(steps))
     theta = 1e-3 / (1 + math.sqrt(spread))
@@ -135,35 +135,37 @@ def renyi_advantage(steps: Steps) -> float:
 
 
 def estimated_delta(steps: Steps, epsilon: float) -> float:
-    """δ by the nodes alone: no bound, but near it where an order that counts all tells nothing."""
+    """Estimate δ by the nodes alone: no bound, but close where the bound is loose."""
     return _delta(steps, epsilon, _log_moment_of_nodes)
 
 
 def renyi_true_positive_rate(steps: Steps, false_positive_rate: float) -> float:
-    """P(S) ≤ (e^K Q(S)^θ)^(1/(1+θ)) for 0 < Q(S) < 1, by Hölder's inequality."""
-    told = revealed(steps)
-    if told == 1:
+    """Bound P(S) by (e^K Q(S)^θ)^(1/(1+θ)) for 0 < Q(S) < 1 (Hölder's inequality)."""
+    revealing = revealed(steps)
+    if revealing == 1:
         return 1.0
-    return min(1.0, told + _found(steps, false_positive_rate, _log_moment) * (1 + 1e-9))
+    return min(
+        1.0, revealing + _true_positive_rate(steps, false_positive_rate, _log_moment) * (1 + 1e-9)
+    )
 
 
 def estimated_true_positive_rate(steps: Steps, false_positive_rate: float) -> float:
-    """The same by the nodes alone; no bound."""
-    return _found(steps, false_positive_rate, _log_moment_of_nodes)
+    """Estimate the true-positive rate by the nodes alone; no bound."""
+    return _true_positive_rate(steps, false_positive_rate, _log_moment_of_nodes)
 
 
 def best_order(cumulants: Cumulants, log_inverse_delta: float) -> float:
-    """θ of the tight conversion for the cumulants of one direction."""
+    """Return θ of the tight conversion for the cumulants of one direction."""
     return _root(lambda at: _excess(cumulants, at, math.log1p) - log_inverse_delta, cumulants)
 
 
 def order_at(cumulants: Cumulants, epsilon: float) -> float:
-    """θ of the least bound of δ(ε), for the cumulants of one direction."""
+    """Return θ of the least bound of δ(ε), for the cumulants of one direction."""
     return _root(lambda at: cumulants.at(at)[1] - math.log1p(1 / at) - epsilon, cumulants)
 
 
 def saving(theta: float) -> float:
-    """θ log θ − (1+θ) log(1+θ) ≤ 0, the log of the largest e^(−θx)(1 − e^(−x)) over x > 0."""
+    """Return θ log θ − (1+θ) log(1+θ) ≤ 0, log of the largest e^(−θx)(1 − e^(−x)) over x > 0."""
     return -theta * math.log1p(1 / theta) - math.log1p(theta)
 
 
@@ -197,7 +199,7 @@ _Moment = Callable[[Steps, bool, float], float]
 
 
 def _delta(steps: Steps, epsilon: float, moment: _Moment) -> float:
-    """The least e^(K − θε)·θ^θ/(1+θ)^(1+θ) over θ."""
+    """Return the least e^(K − θε)·θ^θ/(1+θ)^(1+θ) over θ."""
     worst = -math.inf
     for back in _directions(steps):
         best = order_at(_cumulants(steps, back), epsilon)
@@ -208,7 +210,7 @@ def _delta(steps: Steps, epsilon: float, moment: _Moment) -> float:
     return math.exp(min(worst, 0.0))
 
 
-def _found(steps: Steps, rate: float, moment: _Moment) -> float:
+def _true_positive_rate(steps: Steps, rate: float, moment: _Moment) -> float:
     log_rate = math.log(rate)
     worst = -math.inf
     for back in _directions(steps):
@@ -227,13 +229,13 @@ def _found(steps: Steps, rate: float, moment: _Moment) -> float:
 
 
 def _excess(cumulants: Cumulants, theta: float, slope: Callable[[float], float]) -> float:
-    """θK' − K and what the conversion adds; increasing in θ."""
+    """Return θK' − K and what the conversion adds; increasing in θ."""
     moment, mean, _ = cumulants.at(theta)
     return theta * mean - moment + slope(theta)
 
 
 def _root(function: Callable[[float], float], cumulants: Cumulants) -> float:
-    """θ > 0 where an increasing function crosses 0, to a few digits: any θ gives a bound."""
+    """Return θ > 0 where an increasing function crosses 0, to a few digits: any θ gives a bound."""
     spread = cumulants.at(0.0)[2]
     start = 1 / math.sqrt(spread) if spread > 0 else 1.0
     low = high = start
@@ -246,12 +248,12 @@ def _root(function: Callable[[float], float], cumulants: Cumulants) -> float:
 
 
 def _orders(best: float) -> list[float]:
-    """The best θ by the nodes, and smaller ones: past some order what they leave out decides."""
+    """Return the best θ by the nodes, and smaller ones: at large orders the remainder decides."""
     return [best * 2.0**-k for k in range(40)]
 
 
 def _log_moment(steps: Steps, backward: bool, theta: float) -> float:
-    """K(θ), never too small: what the nodes leave out is added, and their rounding."""
+    """Return K(θ), never too small: the remainder of the nodes and their rounding are added."""
     total = 0.0
     for law, count in steps:
         if isinstance(law, SampledGaussian) and law.rate == 1:
@@ -269,7 +271,7 @@ def _log_moment_of_nodes(steps: Steps, backward: bool, theta: float) -> float:
 
 
 def _moment(law: StepLaw, backward: bool, theta: float) -> float:
-    """log E[e^(θℓ)] over the finite losses, by the nodes; with all its digits near 0.
+    """Return log E[e^(θℓ)] over the finite losses, by the nodes; with all its digits near 0.
 
     Past the order that they resolve, it grows by the largest loss at most.
     """
@@ -295,7 +297,7 @@ def _cumulants(steps: Steps, backward: bool) -> Cumulants:
 
 @lru_cache(maxsize=32)
 def gathered(law: StepLaw, backward: bool) -> tuple[FloatArray, FloatArray]:
-    """All nodes of a law, unaligned, in increasing order of the loss."""
+    """Return all nodes of a law, unaligned, in increasing order of the loss."""
     blocks = [oriented(block, backward) for block in law.nodes(0.0, 0.0, 0.0)]
     losses, log_masses = (np.concatenate(each) for each in zip(*blocks, strict=True))
     order = np.argsort(losses, kind="stable")
@@ -306,6 +308,6 @@ def gathered(law: StepLaw, backward: bool) -> tuple[FloatArray, FloatArray]:
 
 
 def oriented(nodes: tuple[FloatArray, FloatArray], backward: bool) -> tuple[FloatArray, FloatArray]:
-    """Nodes of ℓ under P, or of −ℓ under Q, whose masses are p e^(−ℓ)."""
+    """Return Nodes of ℓ under P, or of −ℓ under Q, whose masses are p e^(−ℓ)."""
     losses, log_masses = nodes
     return (-losses, log_masses - losses) if backward else nodes

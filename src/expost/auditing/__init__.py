@@ -1,7 +1,7 @@
-"""Audits: what membership inference attacks get out of a model.
+"""Audits: membership inference attacks on a model, and what they reach.
 
-An attack is a function of the :class:`Evidence` that gives every row a score; ``ATTACKS`` has them
-by name. ``expost.audit`` collects the evidence, makes the attacks and measures how well they do.
+An attack is a function of the :class:`Evidence` that returns a score for every row; ``ATTACKS``
+lists them by name. ``expost.audit`` collects the evidence, runs the attacks and measures them.
 """
 
 from typing import TYPE_CHECKING

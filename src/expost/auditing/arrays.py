@@ -1,21 +1,21 @@
-"""Audits of models that answered elsewhere: losses, probabilities or log odds as plain arrays.
+"""Audits of answers that were computed elsewhere: losses, probabilities or log odds as arrays.
 
-One quantity is given for every model, whichever is at hand:
+Exactly one quantity is given for every model:
 
     losses          −log p of each row's own label, the cross-entropy: (n,)
     confidence      log(p/(1 − p)): (n,)
     probabilities   p of the own label (n,), or of every class (n, K) with ``labels``
 
-and of m references, where there are some, the same with m in front, (m, n) or (m, n, K), together
-with ``inside`` (m, n). ``population`` (k,) or (k, K) are answers about rows that were in nobody's
-training, ``population_references`` those of the references.
+For m references the same quantity has a leading axis, (m, n) or (m, n, K), and comes with
+``inside`` (m, n). ``population`` (k,) or (k, K) are answers for rows that were in no training data,
+``population_references`` those of the references.
 
 Files
 -----
 npz       arrays under these names, and ``member`` (n,), ``labels``, ``ids``, ``population_labels``.
 table     CSV or Parquet, a row each: ``loss``, ``confidence`` or ``probability`` of its own label;
-          ``member``, 0 or 1; and where there are any, ``label``, ``id``, ``population`` (1: the row
-          is in nobody's training and not in question; ``member`` 0), and for each reference j
+          ``member``, 0 or 1; and optionally ``label``, ``id``, ``population`` (1: the row is in no
+          training data and not in question; ``member`` 0), and for each reference j
           ``reference_j`` (the same quantity) with ``inside_j``, 0 or 1.
 """
 
@@ -45,7 +45,7 @@ _MORE = (
     "population_labels",
     "population_references",
 )
-# As a table names the quantity of one row.
+# The columns of a table, and the arrays that they are.
 _COLUMNS = {"loss": "losses", "confidence": "confidence", "probability": "probabilities"}
 
 
@@ -53,9 +53,14 @@ _COLUMNS = {"loss": "losses", "confidence": "confidence", "probability": "probab
 class Arrays:
     """Evidence from elsewhere.
 
-    ``member``   (n,) who was in the target's training, where it was said.
-    ``classes``  (K,) the labels that the evidence numbers, where there are any.
-    ``ids``      (n,) the rows' keys, where there are any.
+    Parameters
+    ----------
+    member
+        (n,) whether each row was in the target's training data; None if unknown.
+    classes
+        (K,) the labels in the order of their codes; None without labels.
+    ids
+        (n,) the rows' keys, or None.
     """
 
     evidence: Evidence
@@ -78,17 +83,44 @@ def arrays_of(
     population_labels: Any = None,
     population_references: Any = None,
 ) -> Arrays:
-    """The evidence in these arrays (module docstring)."""
+    """Return the evidence in these arrays.
+
+    Parameters
+    ----------
+    losses, confidence, probabilities
+        The target's answers, exactly one of them (:mod:`expost.auditing.arrays`).
+    labels
+        (n,) the rows' own labels; needed with probabilities of every class.
+    member
+        (n,) whether each row was in the target's training data.
+    ids
+        (n,) the rows' keys.
+    references, inside
+        (m, n) or (m, n, K) the same quantity under each reference, and (m, n) whether the reference
+        was trained with the row.
+    population, population_labels, population_references
+        The same for rows that were in no training data.
+
+    Returns
+    -------
+    Arrays
+        For :func:`expost.auditing.audit_arrays`.
+
+    Raises
+    ------
+    InvalidInput
+        If an array is missing or has the wrong shape, or a value is NaN or out of range.
+    """
     given = {"losses": losses, "confidence": confidence, "probabilities": probabilities}
     named = [name for name, values in given.items() if values is not None]
     if len(named) != 1:
         raise InvalidInput(f"{', '.join(given)}: exactly one must be given.")
     if (references is None) is not (inside is None):
-        raise InvalidInput("references: give inside with them, which rows each was trained with.")
+        raise InvalidInput("references: must be given with inside, the rows each was trained on.")
     if (population_references is None) is not (population is None or references is None):
         raise InvalidInput(
-            "population_references: what the references say of the population; give it exactly"
-            " where both are given."
+            "population_references: the references' answers for the population; must be given if"
+            " and only if references and population are."
         )
     quantity = named[0]
     values = _array(quantity, given[quantity])
@@ -108,7 +140,6 @@ def arrays_of(
             population=known,
             population_labels=np.zeros(k, dtype=np.int32) if outside is None else outside,
             population_references=(
-                # Without references nothing is said of the population either.
                 np.empty((m, k), dtype=np.float32)
                 if population_references is None
                 else _of_models(quantity, population_references, outside, k)
@@ -123,16 +154,32 @@ def arrays_of(
 
 
 def read_arrays(path: str | Path) -> Arrays:
-    """The evidence in an npz file, a CSV or a Parquet table (module docstring)."""
+    """Return the evidence in an npz file, a CSV or a Parquet table (:mod:`expost.auditing.arrays`).
+
+    Parameters
+    ----------
+    path
+        The path of the file.
+
+    Returns
+    -------
+    Arrays
+        For :func:`expost.auditing.audit_arrays`.
+
+    Raises
+    ------
+    InvalidInput
+        If the file cannot be read, or does not hold the arrays or columns that are documented.
+    """
     if not isinstance(path, str | Path):
         raise InvalidInput(
-            f"answers: is a {type(path).__name__}; must be the path of a file, or what"
-            " expost.auditing.arrays_of makes of arrays."
+            f"answers: is a {type(path).__name__}; must be the path of a file, or a result of"
+            " expost.auditing.arrays_of."
         )
     path = Path(path)
-    found = _read_npz(path) if path.suffix == ".npz" else _read_table(path)
+    content = _read_npz(path) if path.suffix == ".npz" else _read_table(path)
     try:
-        return arrays_of(**found)
+        return arrays_of(**content)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None
 
@@ -140,10 +187,10 @@ def read_arrays(path: str | Path) -> Arrays:
 def _numbered(
     labels: Any, outside: Any, columns: int
 ) -> tuple[NDArray[np.int32] | None, NDArray[np.int32] | None, NDArray[Any] | None]:
-    """The numbers of the labels in question and of the population's, and what they number.
+    """Return the codes of the labels in question and of the population, and the classes.
 
-    With ``columns`` of probabilities labels are the numbers of columns, from 0, or that many
-    different labels, whose order is the columns'.
+    With ``columns`` of probabilities, labels are column numbers from 0, or exactly that many
+    different labels, sorted as the columns are.
     """
     if labels is None:
         if columns or outside is not None:
@@ -166,25 +213,25 @@ def _numbered(
 def _confidence(
     quantity: str, values: Any, numbers: NDArray[np.int32] | None, name: str
 ) -> Confidences:
-    """(n,) φ of one model's answers."""
-    found = _array(quantity, values)
-    if found.ndim == 2 and quantity == "probabilities":
+    """Return (n,) φ of one model's answers."""
+    answers = _array(quantity, values)
+    if answers.ndim == 2 and quantity == "probabilities":
         if numbers is None:
             raise InvalidInput(f"labels: are needed with probabilities of every class of {name}.")
-        return signals.confidence(found, numbers, name=name)
-    if found.ndim != 1 or found.dtype.kind not in "biuf":
+        return signals.confidence(answers, numbers, name=name)
+    if answers.ndim != 1 or answers.dtype.kind not in "biuf":
         raise InvalidInput(f"{quantity}: {name} must have one number for each row.")
-    found = found.astype(np.float64)
+    answers = answers.astype(np.float64)
     match quantity:
         case "losses":
-            return signals.confidence_of_losses(found, name=name)
+            return signals.confidence_of_losses(answers, name=name)
         case "confidence":
-            log_odds = found
+            log_odds = answers
         case _:
-            if not np.all((found >= 0) & (found <= 1)):
-                raise InvalidInput(f"probabilities: {name} must have some from 0 to 1 alone.")
+            if not np.all((answers >= 0) & (answers <= 1)):
+                raise InvalidInput(f"probabilities: {name} must have values from 0 to 1 only.")
             with np.errstate(divide="ignore"):
-                log_odds = np.log(found) - np.log1p(-found)
+                log_odds = np.log(answers) - np.log1p(-answers)
     if np.any(np.isnan(log_odds)):
         raise InvalidInput(f"{quantity}: {name} has NaN; drop those rows.")
     clipped: Confidences = np.clip(log_odds, -LARGEST, LARGEST).astype(np.float32)
@@ -194,9 +241,9 @@ def _confidence(
 def _of_models(
     quantity: str, values: Any, numbers: NDArray[np.int32] | None, rows: int
 ) -> Confidences:
-    """(m, rows) φ of the answers of m models."""
+    """Return (m, rows) φ of the answers of m models."""
     if values is not None and np.ndim(_array("references", values)) < 2:
-        raise InvalidInput("references: must have a line for each reference, a number a row.")
+        raise InvalidInput("references: must have a line for each reference, a number per row.")
     each = [
         _of_length(
             f"reference {number}",
@@ -209,22 +256,22 @@ def _of_models(
 
 
 def _views(references: Any, shape: tuple[int, ...]) -> Confidences:
-    """(m, n, c) of references that told the probabilities of every class."""
+    """Return (m, n, c) the views of references with probabilities of every class; else none."""
     if references is None or np.asarray(references).ndim != 3:
         return np.empty((0, *shape), dtype=np.float32)
     return np.stack([signals.views(answers) for answers in references])
 
 
 def _flags(name: str, values: Any) -> Flags:
-    found = _array(name, values)
-    if found.dtype == object or found.dtype.kind in "SU":
-        # As tables write them.
-        words = np.char.lower(found.astype(str))
+    flags = _array(name, values)
+    if flags.dtype == object or flags.dtype.kind in "SU":
+        # As tables write booleans.
+        words = np.char.lower(flags.astype(str))
         if np.all((words == "true") | (words == "false")):
             return np.asarray(words == "true")
-    if found.dtype.kind not in "biuf" or not np.all((found == 0) | (found == 1)):
+    if flags.dtype.kind not in "biuf" or not np.all((flags == 0) | (flags == 1)):
         raise InvalidInput(f"{name}: must be true or false, or 1 or 0, everywhere.")
-    return found.astype(np.bool_)
+    return flags.astype(np.bool_)
 
 
 def _array(name: str, values: Any) -> NDArray[Any]:
@@ -232,7 +279,7 @@ def _array(name: str, values: Any) -> NDArray[Any]:
         return np.asarray(values)
     except ValueError:
         raise InvalidInput(
-            f"{name}: has lines of different lengths; must have equal ones."
+            f"{name}: has lines of different lengths; must have equal lengths."
         ) from None
 
 
@@ -245,20 +292,20 @@ def _of_length(name: str, values: NDArray[Any], rows: int) -> NDArray[Any]:
 def _read_npz(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files}
+            arrays = {name: file[name] for name in file.files}
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror}).") from None
     except MemoryError:
-        raise InvalidInput(f"{path}: says that it holds more than fits in memory.") from None
+        raise InvalidInput(f"{path}: declares more data than fits into memory.") from None
     except BROKEN_NPZ:
         raise InvalidInput(f"{path}: is not an npz file of plain arrays.") from None
-    unknown = sorted(set(found) - {*_COLUMNS.values(), *_MORE})
+    unknown = sorted(set(arrays) - {*_COLUMNS.values(), *_MORE})
     if unknown:
         raise InvalidInput(
-            f"{path}: holds {', '.join(map(repr, unknown))}, which is not known; must be of"
+            f"{path}: has unknown arrays {', '.join(map(repr, unknown))}; known are"
             f" {', '.join([*_COLUMNS.values(), *_MORE])}."
         )
-    return found
+    return arrays
 
 
 def _read_table(path: Path) -> dict[str, Any]:
@@ -272,41 +319,43 @@ def _read_table(path: Path) -> dict[str, Any]:
     if "population" in columns:
         rows = ~_flags("population", columns["population"])
         if np.any(_flags("member", columns["member"])[~rows]):
-            raise InvalidInput(f"{path}: a row of the population is a member; it must be in none.")
+            raise InvalidInput(f"{path}: a row of the population is a member; it must not be one.")
     if not rows.any():
-        raise InvalidInput(f"{path}: every row is of the population; some must be in question.")
+        raise InvalidInput(f"{path}: every row belongs to the population; some must not.")
     quantity = quantities[0]
-    found = {
+    arrays = {
         _COLUMNS[quantity]: columns[quantity][rows],
         "member": columns["member"][rows],
         "labels": columns["label"][rows] if "label" in columns else None,
         "ids": columns["id"][rows] if "id" in columns else None,
     }
     if models:
-        said = np.stack([columns[f"reference_{number}"] for number in models])
+        answers = np.stack([columns[f"reference_{number}"] for number in models])
         trained = _flags("inside", np.stack([columns[f"inside_{number}"] for number in models]))
         if np.any(trained[:, ~rows]):
             raise InvalidInput(f"{path}: a row of the population is inside a reference.")
-        found |= {"references": said[:, rows], "inside": trained[:, rows]}
+        arrays |= {"references": answers[:, rows], "inside": trained[:, rows]}
     if not rows.all():
-        found["population"] = columns[quantity][~rows]
-        found["population_labels"] = columns["label"][~rows] if "label" in columns else None
-        found["population_references"] = said[:, ~rows] if models else None
-    return found
+        arrays["population"] = columns[quantity][~rows]
+        arrays["population_labels"] = columns["label"][~rows] if "label" in columns else None
+        arrays["population_references"] = answers[:, ~rows] if models else None
+    return arrays
 
 
 def _models(names: tuple[str, ...], path: Path) -> list[str]:
-    """The numbers of the references, in the table's order."""
-    said = [name.removeprefix("reference_") for name in names if name.startswith("reference_")]
+    """Return the references' numbers, in the table's order."""
+    references = [
+        name.removeprefix("reference_") for name in names if name.startswith("reference_")
+    ]
     inside = [name.removeprefix("inside_") for name in names if name.startswith("inside_")]
-    if sorted(said) != sorted(inside):
+    if sorted(references) != sorted(inside):
         raise InvalidInput(f"{path}: each column 'reference_j' needs an 'inside_j'.")
-    return said
+    return references
 
 
 def _cells(table: Table, name: str) -> NDArray[Any]:
     cells = table.column(name)
     if cells.null_count:
         raise InvalidInput(f"{table.label}: column {name!r} has empty cells; it must have none.")
-    found: NDArray[Any] = cells.to_numpy(zero_copy_only=False)
-    return found
+    values: NDArray[Any] = cells.to_numpy(zero_copy_only=False)
+    return values

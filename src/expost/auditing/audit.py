@@ -1,8 +1,8 @@
-"""``audit``: what membership inference gets out of a model.
+"""``audit``: membership inference attacks on a model.
 
-The game: of a pool of rows the model was trained with some, the members, and not with the
-non-members. Attacks see the model's answers, and models like it that were trained for the purpose;
-each gives every row a score. Nothing that they see says which rows are members.
+The game: the model was trained on some rows of a pool, the members, and not on the non-members.
+Attacks see the model's answers, and the answers of reference models trained for the purpose. Each
+attack returns a score for every row. Nothing that they see states which rows are members.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ from expost import _checks
 from expost.auditing import lower_bounds, one_run
 from expost.auditing.arrays import Arrays, read_arrays
 from expost.auditing.attacks import ATTACKS
-from expost.auditing.attacks.gradients import gradient_scores
+from expost.auditing.attacks.linear_gradients import gradient_scores
 from expost.auditing.disparity import disparity
 from expost.auditing.evidence import Attack, Evidence, Flags, missing
 from expost.auditing.lower_bounds import LowerBound
@@ -30,7 +30,7 @@ from expost.auditing.result import Audit, Exposures
 from expost.auditing.roc import figures, row_auc
 from expost.auditing.signals import as_rows, count_rows, stack_rows, take_rows
 from expost.auditing.targets import EstimatorTarget, ReleaseTarget, Target, target_of
-from expost.auditing.training import one_thread, without_warnings
+from expost.auditing.training import one_thread, seed_number, without_warnings
 from expost.errors import ExpostError, InvalidInput
 from expost.profiles.profile import Profile
 from expost.profiles.verb import SEEDED, profile
@@ -41,11 +41,12 @@ from expost.types import FloatArray
 
 __all__ = ["Game", "Options", "audit", "audit_arrays", "audit_evidence"]
 
-# By what rows are grouped where nothing else is asked for.
+# The name of the column by which rows are always grouped.
 _CLASS = "class"
+_ONLY_ANSWERS = "a model of which only answers are known"
 _UNCOVERED = (
-    "The model's guarantee is not shown: it is that of the last step alone, and steps before it"
-    " learned from the rows, which it does not cover."
+    "The model's guarantee is not shown: it covers the last step alone, and steps before it learned"
+    " from the rows."
 )
 
 
@@ -72,31 +73,70 @@ def audit(
     checkpoint: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Audit:
-    """What attacks get out of ``model``, row by row.
+    """Attack ``model`` and return how exposed its training rows are, row by row.
 
-    ``model``        a released model or the path of its model.json (never redrawn), any
-                     scikit-learn estimator or Pipeline, an expost estimator, or a function
-                     ``train(X, y, seed)`` that gives back ``predict_proba``.
-    ``X``, ``y``     of a model that exists: the rows it was trained on, its members. Of one that
-                     is not fitted: the pool; a coin for each row decides whether the target, which
-                     is then trained here, gets it.
-    ``X_out``, ``y_out``  rows like those that the model was *not* trained on; as many as there
-                     are, and only for a model that exists.
-    ``train``        for a model that is a function, or has no ``fit``: how others like it are
-                     trained.
-    ``population``   (rows, labels) that are in nobody's training, for the attacks that compare with
-                     such rows; with few non-members to spare, leave it out.
-    ``attacks``      names in the catalogue (:data:`expost.auditing.attacks.ATTACKS`) or functions
-                     under its Protocol; None: all that the evidence suffices for.
-    ``references``   how many models like the target are trained; 0: attacks do without.
-    ``groups``       columns by their names, a cell for each row of the pool (members first): the
-                     attack by group. Results by class are always reported.
-    ``exposure``     the members' profile where ``profile`` cannot find it itself (DP-SGD).
-    ``coins``        state that independent fair coins chose the members: ε is then bounded from
-                     below by this one model. Where the target is trained here they did.
-    ``checkpoint``   a folder that keeps finished references; the same call resumes from there.
+    Parameters
+    ----------
+    model
+        A released model or the path of its model.json (never redrawn), any scikit-learn estimator
+        or Pipeline, an expost estimator, or a function ``train(X, y, seed)`` that returns
+        ``predict_proba``.
+    X, y
+        For a fitted model: the rows it was trained on, its members. For an unfitted model: the
+        pool. The target is then trained here, on a random half: each row is included by a fair
+        coin of its own.
+    X_out, y_out
+        Rows of the same kind that the model was *not* trained on, as many as possible; only for a
+        fitted model.
+    train
+        The training function ``(X, y, seed)`` of a model that is a function or has no ``fit``.
+    regression
+        Whether labels are numbers to be predicted; None: decided by the estimator, and False for a
+        function.
+    population
+        (rows, labels) that are in no training data, for the attacks that compare with such rows.
+        Leave it out if non-members are few.
+    attacks
+        Names in the catalogue (:data:`expost.auditing.attacks.ATTACKS`) or functions under its
+        Protocol; None: all that the evidence suffices for.
+    references
+        The number of reference models to train; 0: only attacks that need none.
+    groups
+        Columns by name, a cell for each row of the pool (members first): the best attack is
+        reported by group. Results by class are always reported.
+    ids
+        A key for each row of the pool.
+    exposure
+        The members' profile where ``profile`` cannot compute it (DP-SGD).
+    coins
+        State that independent fair coins chose the members: one model then suffices for a lower
+        bound on ε. If the target is trained here, this holds.
+    delta
+        The δ at which ε is bounded from below.
+    confidence
+        The confidence of intervals and lower bounds.
+    random_state
+        A seed; None: from the operating system.
+    workers
+        Processes that train references; None: one, -1: all processors.
+    checkpoint
+        A folder that keeps finished references; the same call resumes from there.
+    progress
+        Called with (finished, references).
 
-    An attack that fails proves nothing. Curator-only: scores are a function of the data.
+    Returns
+    -------
+    Audit
+        Curator-only: scores are a function of the data.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is invalid, or a model cannot be trained or does not answer.
+
+    Notes
+    -----
+    An attack that fails proves nothing.
     """
     options = Options(
         attacks=_chosen(attacks),
@@ -114,22 +154,22 @@ def audit(
     game = _play(
         target_of(model, every, train=train, regression=regression), X, y, X_out, y_out, seeds[0]
     )
-    # All that is asked of the target comes first: it must not fail after hours of training.
-    found = no_references(game.target, game.X, game.y, population)
-    evidence = evidence_of(game.target, found, game.X, game.y, population)
-    # The number of heads is one of the coins' too: neither the share nor a score may know it.
+    # The target is evaluated first: it must not fail after hours of training references.
+    trained = no_references(game.target, game.X, game.y, population)
+    evidence = evidence_of(game.target, trained, game.X, game.y, population)
+    # The number of members is decided by the coins too: neither the share nor a score may use it.
     fair = coins or game.tossed
     gradients, left_out = _white_box(game, population, coins=fair)
-    theory = _known(game, exposure)
+    theory = _theory(game, exposure)
     if references > 0:
-        found = train_references(
+        trained = train_references(
             game.target,
             game.X,
             game.y,
             models=references,
             share=0.5 if fair else float(np.mean(game.truth)),
-            # Without a seed a checkpoint has its own, and goes on with it.
-            random_state=None if random_state is None else _number(seeds[1]),
+            # Without a seed, a checkpoint has its own and is resumed with it.
+            random_state=None if random_state is None else seed_number(seeds[1]),
             workers=workers,
             checkpoint=checkpoint,
             progress=progress,
@@ -138,16 +178,17 @@ def audit(
     return audit_evidence(
         replace(
             evidence,
-            references=found.confidence,
-            inside=found.inside,
-            population_references=found.population,
-            reference_views=found.views,
+            references=trained.confidence,
+            inside=trained.inside,
+            population_references=trained.population,
+            reference_views=trained.views,
             extras=gradients,
         ),
         game.truth,
-        options=replace(options, coins=fair, spread=True, seed=_number(seeds[2])),
+        options=replace(options, coins=fair, spread=True, seed=seed_number(seeds[2])),
         description=theory.description,
-        groups=_by_class(None if game.target.classes is None else game.y) | dict(groups or {}),
+        groups=_by_class(None if game.target.labels.classes is None else game.y)
+        | dict(groups or {}),
         ids=ids,
         exposures=theory.exposures,
         guarantee=theory.guarantee,
@@ -157,12 +198,18 @@ def audit(
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is asked of the figures.
+    """How the figures are computed.
 
-    ``attacks``  None: all that the evidence suffices for.
-    ``coins``    whether independent fair coins chose the members.
-    ``spread``   whether chance alone put rows into references, each row on its own.
-    ``seed``     deals rows and references to those that choose and those that judge.
+    Parameters
+    ----------
+    attacks
+        None: all that the evidence suffices for.
+    coins
+        Whether independent fair coins chose the members.
+    spread
+        Whether each row was put into references at random, independently of the others.
+    seed
+        Splits rows and references into those that choose and those that judge.
     """
 
     attacks: tuple[Attack, ...] | None = None
@@ -184,26 +231,42 @@ def audit_arrays(
     confidence: float = 0.95,
     random_state: int = 0,
 ) -> Audit:
-    """What attacks get out of answers that were computed elsewhere.
+    """Run attacks on answers that were computed elsewhere.
 
-    ``answers``  losses, probabilities or log odds of the rows, who was a member, and of references
-                 where there are some: :func:`expost.auditing.arrays_of`, or the path of an npz
-                 file, a CSV or a Parquet table (:mod:`expost.auditing.arrays` says how they are
-                 laid out). The other arguments are those of :func:`audit`.
-    ``coins``    state that independent fair coins chose the members, and the rows of each
-                 reference: without that nothing is proved about ε.
+    Parameters
+    ----------
+    answers
+        Losses, probabilities or log odds of the rows, which of them were members, and the same of
+        references if there are any: :func:`expost.auditing.arrays_of`, or the path of an npz file,
+        a CSV or a Parquet table (:mod:`expost.auditing.arrays` documents their layout).
+    description
+        The model in one line.
+    coins
+        State that independent fair coins chose the members, and the rows of each reference: without
+        that nothing is proved about ε.
+    attacks, groups, delta, confidence, random_state
+        As for :func:`expost.audit`.
+
+    Returns
+    -------
+    Audit
+        Curator-only: scores are a function of the data.
+
+    Raises
+    ------
+    InvalidInput
+        If the arrays are invalid, or do not state which rows were members.
     """
-    found = answers if isinstance(answers, Arrays) else read_arrays(answers)
-    if found.member is None:
-        raise InvalidInput("answers: must say who was a member (member, 0 or 1 for each row).")
-    _enough("member", found.member)
+    arrays = answers if isinstance(answers, Arrays) else read_arrays(answers)
+    if arrays.member is None:
+        raise InvalidInput("answers: must state which rows were members (member, 0 or 1 each).")
+    _enough("member", arrays.member)
     classes = None
-    if found.classes is not None:
-        classes = np.asarray(found.classes)[found.evidence.labels]
-    what = "a model of which only answers are known" if description is None else description
+    if arrays.classes is not None:
+        classes = np.asarray(arrays.classes)[arrays.evidence.labels]
     return audit_evidence(
-        found.evidence,
-        found.member,
+        arrays.evidence,
+        arrays.member,
         options=Options(
             attacks=_chosen(attacks),
             delta=_checks.probability("delta", delta),
@@ -212,9 +275,9 @@ def audit_arrays(
             spread=coins,
             seed=_checks.whole("random_state", random_state, least=0),
         ),
-        description=what,
+        description=_ONLY_ANSWERS if description is None else description,
         groups=_by_class(classes) | dict(groups or {}),
-        ids=None if found.ids is None else list(found.ids),
+        ids=None if arrays.ids is None else list(arrays.ids),
     )
 
 
@@ -223,27 +286,27 @@ def audit_evidence(
     truth: Any,
     *,
     options: Options | None = None,
-    description: str = "a model of which only answers are known",
+    description: str = _ONLY_ANSWERS,
     groups: Mapping[str, Any] | None = None,
     ids: Sequence[Any] | None = None,
     exposures: Exposures | None = None,
     guarantee: Guarantee | None = None,
     notices: tuple[str, ...] = (),
 ) -> Audit:
-    """Every attack that ``evidence`` suffices for, judged by ``truth`` (n,), who was a member."""
+    """Run every attack that ``evidence`` suffices for; ``truth`` (n,) states the members."""
     options = Options() if options is None else options
     truth = _flags(truth, evidence.rows)
     scores, skipped = _scores(evidence, options.attacks)
-    found = {
+    by_attack = {
         name: figures(score, truth, confidence=options.confidence, random_state=options.seed)
         for name, score in scores.items()
     }
-    best = max(found, key=lambda name: found[name].auc.value)
+    best = max(by_attack, key=lambda name: by_attack[name].auc.value)
     return Audit(
         description=description,
         truth=truth,
         scores=scores,
-        figures=found,
+        figures=by_attack,
         row_auc=row_auc(evidence.references, evidence.inside) if evidence.models else None,
         bounds=_bounds(evidence, scores, truth, best, guarantee, options),
         guarantee=guarantee,
@@ -265,22 +328,22 @@ def audit_evidence(
 def _scores(
     evidence: Evidence, chosen: tuple[Attack, ...] | None
 ) -> tuple[dict[str, FloatArray], dict[str, str]]:
-    """The scores of each attack, and why some were not made; one that was asked for must be."""
+    """Return scores by attack, and why others were skipped; a chosen attack is never skipped."""
     scores: dict[str, FloatArray] = {}
     skipped: dict[str, str] = {}
     for attack in ATTACKS.values() if chosen is None else chosen:
-        why = missing(attack, evidence)
-        if why is None:
+        reason = missing(attack, evidence)
+        if reason is None:
             scores[attack.name] = np.asarray(attack(evidence))
         elif chosen is None:
-            skipped[attack.name] = why
+            skipped[attack.name] = reason
         else:
-            raise InvalidInput(f"attacks: {attack.name} {why}, which there is not.")
+            raise InvalidInput(f"attacks: {attack.name} {reason}, which the evidence lacks.")
     if chosen is None:
         scores |= evidence.extras
     for name, score in scores.items():
         if score.shape != (evidence.rows,) or not np.all(np.isfinite(score)):
-            raise InvalidInput(f"attacks: {name} did not give each row a finite score.")
+            raise InvalidInput(f"attacks: {name} did not return a finite score for each row.")
     return scores, skipped
 
 
@@ -292,10 +355,10 @@ def _bounds(
     guarantee: Guarantee | None,
     options: Options,
 ) -> tuple[LowerBound, ...]:
-    """What is proved about ε: from all trainings, and from the one where coins chose the members.
+    """Return lower bounds on ε: from all trainings, and from the one whose members coins chose.
 
-    All hold together at the confidence. Gaussian noise is refuted by its own curve, which is
-    sharper than one point of it.
+    All hold simultaneously at the confidence. Gaussian noise is refuted by its own trade-off curve,
+    which is sharper than one point of it.
     """
     methods: list[Callable[..., LowerBound]] = []
     if options.spread and evidence.models >= lower_bounds.LEAST_MODELS:
@@ -337,7 +400,7 @@ def _chosen(attacks: Sequence[str | Attack] | None) -> tuple[Attack, ...] | None
                 f"attacks: has a {type(attack).__name__}; must be names, or functions with a name"
                 " and needs (expost.auditing.evidence.Attack)."
             )
-    return tuple(ATTACKS[one] if isinstance(one, str) else one for one in attacks)
+    return tuple(ATTACKS[attack] if isinstance(attack, str) else attack for attack in attacks)
 
 
 def _check_kinds(population: Any, groups: Any, exposure: Any) -> None:
@@ -349,36 +412,36 @@ def _check_kinds(population: Any, groups: Any, exposure: Any) -> None:
         raise InvalidInput("groups: must be columns by their names, {name: cells}.")
     if exposure is not None and not isinstance(exposure, Profile):
         raise InvalidInput(
-            f"exposure: is a {type(exposure).__name__}; must be what expost.profile gives of the"
-            " members."
+            f"exposure: is a {type(exposure).__name__}; must be the members' profile"
+            " (expost.profile)."
         )
 
 
 def _by_class(labels: Any) -> dict[str, Any]:
-    """Classes as words: those with numbers for names have no order that bins would follow."""
+    """Return the classes as strings: classes named by numbers have no order to bin by."""
     return {} if labels is None else {_CLASS: np.asarray(labels).astype(str)}
 
 
 def _flags(truth: Any, rows: int) -> Flags:
     flags = np.asarray(truth)
     if flags.dtype != np.bool_ or flags.shape != (rows,):
-        raise InvalidInput(f"truth: must be {rows} truth values, one for each row in question.")
+        raise InvalidInput(f"truth: must be {rows} booleans, one for each row in question.")
     return flags
 
 
-def _number(seed: np.random.SeedSequence) -> int:
-    return int(seed.generate_state(1)[0] >> 1)
-
-
-# -- the game: the pool, the target, the members, and what theory knows ---------------------------
+# -- the game: the pool, the target, the members, and their exposures -----------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Game:
-    """``target`` was trained with the rows of the pool for which ``truth`` is true.
+    """A pool of rows and a target that was trained on those for which ``truth`` is true.
 
-    ``description``  of the model, or of how one is trained, in one line.
-    ``tossed``       whether a coin for each row decided who was a member, here.
+    Parameters
+    ----------
+    description
+        The model, or how it is trained, in one line.
+    tossed
+        Whether the members were chosen here, by a coin for each row.
     """
 
     description: str
@@ -390,20 +453,20 @@ class Game:
 
     @property
     def members(self) -> tuple[Any, NDArray[Any]]:
-        """The rows and labels that the target was trained with, in the order of the pool."""
+        """The rows and labels that the target was trained on, in the order of the pool."""
         rows = np.flatnonzero(self.truth)
         return take_rows(self.X, rows), self.y[rows]
 
     @property
     def model(self) -> Any:
-        """The model itself, as other verbs take it; None of a training function."""
+        """The model as other verbs take it; None for a training function."""
         if isinstance(self.target, EstimatorTarget):
             return self.target.estimator
         return self.target.release if isinstance(self.target, ReleaseTarget) else None
 
     @property
     def release(self) -> Release | None:
-        """What expost released, where it did."""
+        """The release of an expost model; None for other models."""
         model = self.model
         last = model[-1] if isinstance(model, Pipeline) else model
         release = last if isinstance(last, Release) else getattr(last, "release_", None)
@@ -413,13 +476,13 @@ class Game:
 def _play(
     target: Target, X: Any, y: Any, X_out: Any, y_out: Any, seed: np.random.SeedSequence
 ) -> Game:
-    """Take the members as they are given, or toss coins for them and train the target."""
+    """Take the members as given, or choose them by coins and train the target."""
     X, labels = as_rows(X), _vector(y, "y")
     if target.is_fitted:
         if X_out is None or y_out is None:
             raise InvalidInput(
-                "X_out, y_out: must be given with a model that is fitted: rows like its own that"
-                " it was not trained on. Of a model that is not fitted, half of X is left out."
+                "X_out, y_out: must be given with a fitted model: rows like its own that it was"
+                " not trained on. With an unfitted model, half of X is left out."
             )
         others = _vector(y_out, "y_out")
         pool = stack_rows(X, X_out)
@@ -436,8 +499,8 @@ def _play(
         return game
     if X_out is not None or y_out is not None:
         raise InvalidInput(
-            "X_out, y_out: the model is not fitted, so that a coin decides which rows of X it is"
-            " trained on; leave them out, or fit the model first."
+            "X_out, y_out: the model is not fitted, and is trained here on a random half of X;"
+            " leave them out, or fit the model first."
         )
     coins, training = seed.spawn(2)
     truth = np.random.default_rng(coins).random(len(labels)) < 0.5
@@ -445,9 +508,8 @@ def _play(
         description=target.description, target=target, X=X, y=labels, truth=truth, tossed=True
     )
     _check(game)
-    number = int(training.generate_state(1)[0] >> 1)
     with one_thread(), without_warnings():
-        trained = target.trained(*game.members, number, name="the target")
+        trained = target.trained(*game.members, seed_number(training), name="the target")
     return replace(game, target=trained)
 
 
@@ -460,7 +522,7 @@ def _check(game: Game) -> None:
 
 
 def _enough(name: str, truth: Flags) -> None:
-    """Before hours of training: a threshold is chosen by some of each kind, judged by others."""
+    """Refuse too few rows early: a threshold is chosen on some of each kind, judged on others."""
     members = int(np.count_nonzero(truth))
     if not 2 <= members <= len(truth) - 2:
         raise InvalidInput(
@@ -472,18 +534,18 @@ def _enough(name: str, truth: Flags) -> None:
 def _white_box(
     game: Game, population: tuple[Any, Any] | None, *, coins: bool
 ) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
-    """Scores of who sees the parameters of a linear model or a torch module; none of another.
+    """Return the white-box scores of a linear model or a torch module; none for other models.
 
-    Where such a model's gradients cannot be had, the notice that says why: the others go on.
+    If such a model's gradients cannot be computed, a notice states why, and the audit continues.
     """
-    # What a training function has made may speak for itself, as a torch module does.
+    # A model made by a training function may compute its own scores, as a torch module does.
     model = getattr(game.target, "model", None) if game.model is None else game.model
     if model is None:
         return {}, ()
     left_out = "The attacks on gradients were left out: "
-    if _is_unheard(model, game.y if population is None else _both(game.y, population[1])):
+    if _lacks_classes(model, game.y if population is None else _both(game.y, population[1])):
         return {}, (f"{left_out}the model has not seen every class of these rows.",)
-    # Where coins decided, their number is one of theirs: it is no one's to know.
+    # If coins chose the members, an attack must not know how many there are.
     members = len(game.truth) // 2 if coins else int(np.count_nonzero(game.truth))
     try:
         scores = gradient_scores(model, game.X, game.y, members=members, population=population)
@@ -492,16 +554,16 @@ def _white_box(
     return scores, ()
 
 
-def _is_unheard(model: Any, labels: NDArray[Any]) -> bool:
-    """Whether some label is none of the classes that the model tells apart."""
+def _lacks_classes(model: Any, labels: NDArray[Any]) -> bool:
+    """Return whether some label is not among the model's classes."""
     known = getattr(model, "classes", None) if isinstance(model, Release) else None
     known = getattr(model, "classes_", known)
     return known is not None and not bool(np.all(np.isin(labels, np.asarray(known))))
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Known:
-    """What theory says: of the model, of its members, of any row, and what must be said of it."""
+class _Theory:
+    """What theory states: the description, the members' exposures, the guarantee, and notices."""
 
     description: str
     exposures: Exposures | None = None
@@ -509,11 +571,10 @@ class _Known:
     notices: tuple[str, ...] = ()
 
 
-def _known(game: Game, exposure: Profile | None) -> _Known:
-    """Of an expost model its members' losses and its guarantee; of other models what is given."""
-    described = game.description
+def _theory(game: Game, exposure: Profile | None) -> _Theory:
+    """Return the losses and the guarantee of an expost model; for other models what is given."""
     if exposure is not None:
-        return _Known(
+        return _Theory(
             description=exposure.description,
             exposures=_exposures(game, exposure),
             guarantee=exposure.terms.guarantee,
@@ -521,28 +582,37 @@ def _known(game: Game, exposure: Profile | None) -> _Known:
         )
     release = game.release
     if release is None:
-        return _Known(description=described)
+        return _Theory(description=game.description)
     guarantee = release.mechanism.guarantee() if release.mechanism.is_private else None
     notices: tuple[str, ...] = ()
     if guarantee is not None and _learns_before(game.model):
         guarantee, notices = None, (_UNCOVERED,)
     try:
         with without_warnings():
-            found = profile(game.model, *game.members)
+            members_profile = profile(game.model, *game.members)
     except ExpostError as error:
-        notice = f"Exposures are not shown beside the attacks: {error}"
-        return _Known(description=described, guarantee=guarantee, notices=(*notices, notice))
-    return _Known(
-        description=found.description,
-        exposures=_exposures(game, found),
+        notice = f"Exposures are not shown with the attacks: {error}"
+        return _Theory(
+            description=game.description, guarantee=guarantee, notices=(*notices, notice)
+        )
+    return _Theory(
+        description=members_profile.description,
+        exposures=_exposures(game, members_profile),
         guarantee=guarantee,
-        # A target that was trained here is a simulation: that it has a seed is as it should be.
-        notices=(*notices, *(one for one in found.notices if not (game.tossed and one == SEEDED))),
+        # A target that was trained here is a simulation: it is meant to have a seed.
+        notices=(
+            *notices,
+            *(
+                notice
+                for notice in members_profile.notices
+                if not (game.tossed and notice == SEEDED)
+            ),
+        ),
     )
 
 
 def _learns_before(model: Any) -> bool:
-    """Whether a step before the last of a Pipeline learns from the rows it is fitted to."""
+    """Return whether a step before the last of a Pipeline learns from the rows."""
     steps = [step for _, step in model.steps[:-1]] if isinstance(model, Pipeline) else []
     return any(_learns(step) for step in steps if step not in (None, "passthrough"))
 
@@ -553,21 +623,26 @@ def _learns(step: Any) -> bool:
     try:
         return bool(get_tags(step).requires_fit)
     except (AttributeError, TypeError):
-        # It does not say: then it may.
+        # Unknown: assume that it does.
         return True
 
 
-def _exposures(game: Game, found: Profile) -> Exposures:
+def _exposures(game: Game, members_profile: Profile) -> Exposures:
     members = int(np.count_nonzero(game.truth))
-    if len(found) != members:
+    if len(members_profile) != members:
         raise InvalidInput(
-            f"exposure: is of {len(found)} rows, must be of the {members} members in their order."
+            f"exposure: has {len(members_profile)} rows; must have the {members} members in their"
+            " order."
         )
-    return Exposures(loss=found.loss, expected=found.expected, distance=found.distance)
+    return Exposures(
+        loss=members_profile.loss,
+        expected=members_profile.expected,
+        distance=members_profile.distance,
+    )
 
 
 def _both(first: Any, second: Any) -> NDArray[Any]:
-    """Labels, one after the other."""
+    """Return the labels of both, concatenated."""
     labels = _vector(first, "y"), _vector(second, "y_out")
     try:
         return np.concatenate(labels)

@@ -1,8 +1,8 @@
 """Disparate vulnerability: the same attack by class, or by group.
 
-An attack that finds few of all rows may find many of one group. Within each group its ROC curve is
-drawn from the group's own members and non-members. Its hits are counted at *one* threshold, that of
-all rows at a false-positive rate: the attacker does not know the groups.
+An attack that detects few members overall may detect many of one group. The AUC of a group is that
+of its own members and non-members. Hits are counted at *one* threshold, that of all rows at a
+false-positive rate: the attacker does not know the groups.
 """
 
 from collections.abc import Iterator
@@ -20,16 +20,20 @@ from expost.types import Audience, FloatArray
 
 __all__ = ["Disparity", "GroupFigures", "disparity"]
 
-# A group of fewer members, or non-members, shows what they have to hide, and has no curve.
+# Figures of a group with fewer members, or non-members, would disclose single rows.
 FEW = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupFigures:
-    """One group: its members and non-members, and what the attack got out of them.
+    """The attack's figures on one group of rows.
 
-    ``auc``  within the group; None where it has fewer than five members or non-members.
-    ``true_positive_rate``, ``false_positive_rate``  at the threshold of all rows.
+    Parameters
+    ----------
+    auc
+        Within the group; None where it has fewer than five members or non-members.
+    true_positive_rate, false_positive_rate
+        At the threshold of all rows.
     """
 
     label: str
@@ -41,7 +45,7 @@ class GroupFigures:
 
     @property
     def lift(self) -> float | None:
-        """How many members are found for one that is taken for one: TPR/FPR; None if unknown."""
+        """TPR/FPR, true hits per false hit; None if unknown."""
         hit, miss = self.true_positive_rate, self.false_positive_rate
         if hit is None or miss is None or miss.hits == 0:
             return None
@@ -71,8 +75,8 @@ class Disparity(Displayed):
 
     @property
     def audience(self) -> Audience:
-        """Aggregates need a review; a group of a few rows is treated as those are."""
-        small = any(min(one.members, one.non_members) < FEW for one in self.groups)
+        """Needs review; curator-only if a group has only a few rows."""
+        small = any(min(group.members, group.non_members) < FEW for group in self.groups)
         return Audience.CURATOR_ONLY if small else Audience.NEEDS_REVIEW
 
     def __len__(self) -> int:
@@ -88,7 +92,7 @@ class Disparity(Displayed):
             "attack": self.attack,
             "audience": self.audience.value,
             "false_positive_rate": self.false_positive_rate,
-            "groups": [one.to_json() for one in self.groups],
+            "groups": [group.to_json() for group in self.groups],
             "notices": list(self.notices),
         }
 
@@ -104,7 +108,7 @@ def disparity(
     false_positive_rate: float = 0.01,
     bins: int = 4,
 ) -> Disparity:
-    """``scores`` of all rows by the levels, or the quantile bins, of ``column`` (a cell a row)."""
+    """Return the figures by the levels, or the quantile bins, of ``column`` (a cell per row)."""
     read = read_column(column, name, len(scores))
     partition = read.partition(bins)
     codes = partition.parts(read)
@@ -114,7 +118,7 @@ def disparity(
         for code, label in enumerate(partition.labels)
         if np.any(codes == code)
     ]
-    groups.sort(key=lambda one: 1.0 if one.auc is None else -one.auc.value)
+    groups.sort(key=lambda group: 1.0 if group.auc is None else -group.auc.value)
     return Disparity(
         column=name,
         attack=attack,

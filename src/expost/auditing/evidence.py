@@ -6,9 +6,9 @@ n rows are in question, m reference models were trained like the target, each on
 
 confidence    φ = log(p/(1 − p)), p the probability that a model gives a row's own label: the log
               odds of Carlini et al. (2022), so that −log p = softplus(−φ) and p = sigmoid(φ). One
-              number a row and model, float32, within ± ``LARGEST`` (a tree that is certain is not
-              infinitely so).
-score         one number a row: the larger, the more likely the row was a member. No attack sees
+              number per row and model, float32, within ± ``LARGEST`` (also for a model that gives
+              p = 1).
+score         one number per row: the larger, the more likely the row was a member. No attack sees
               which rows were; a score is finite, or the attack raises.
 """
 
@@ -26,25 +26,33 @@ __all__ = ["LARGEST", "Attack", "Confidences", "Evidence", "Flags", "Signal", "m
 Confidences = NDArray[np.float32]
 Flags = NDArray[np.bool_]
 
-# About log 2⁵³: past it float64 does not tell p from 1.
+# About log 2⁵³: beyond it p is 1 in float64.
 LARGEST = 36.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evidence:
-    """Outputs of the target and of models like it; nothing of it says who was a member.
+    """Outputs of the target and of its references; nothing in it states which rows were members.
 
-    ``confidence``   (n,) φ of each row under the target.
-    ``labels``       (n,) the number of each row's class; zeros for a regression.
-    ``references``   (m, n) φ of each row under each reference; may lie in a file (memmap).
-    ``inside``       (m, n) whether the reference was trained with the row.
-    ``population``   (k,) φ under the target of rows that surely were not in its training and are
-                     not in question; with ``population_labels`` (k,) and
-                     ``population_references`` (m, k).
-    ``views``        (n, c) more that the target says of each row (largest probabilities, sorted),
-                     with ``reference_views`` (s, n, c) for the first s references.
-    ``extras``       further signals of the target by name, (n,) each, the larger the more likely a
-                     member (a gradient's length, negated …).
+    Parameters
+    ----------
+    confidence
+        (n,) φ of each row under the target.
+    labels
+        (n,) the code of each row's class; zeros for a regression.
+    references
+        (m, n) φ of each row under each reference; may lie in a file (memmap).
+    inside
+        (m, n) whether the reference was trained with the row.
+    population
+        (k,) φ under the target of rows that were certainly not in its training data and are not in
+        question; with ``population_labels`` (k,) and ``population_references`` (m, k).
+    views
+        (n, c) the largest probabilities of each row under the target, sorted, with
+        ``reference_views`` (s, n, c) for the first s references.
+    extras
+        Further signals of the target by name, (n,) each, the larger the more likely a member (for
+        instance minus a gradient's norm).
     """
 
     confidence: Confidences
@@ -77,20 +85,20 @@ class Evidence:
 
     @property
     def rows(self) -> int:
-        """n."""
+        """The number n of rows in question."""
         return len(self.confidence)
 
     @property
     def models(self) -> int:
-        """m, the reference models."""
+        """The number m of reference models."""
         return len(self.references)
 
 
 class Attack(Protocol):
-    """A function of the evidence that describes itself.
+    """A function of the evidence, with its name, needs and description.
 
     The law all attacks share: on a target that was trained on none of the rows, or on rows chosen
-    by coins it has not seen, no attack ranks members before non-members except by chance.
+    by coins independent of it, no attack ranks members before non-members except by chance.
     """
 
     @property
@@ -99,15 +107,15 @@ class Attack(Protocol):
 
     @property
     def needs(self) -> frozenset[str]:
-        """What the evidence must contain.
+        """The parts of the evidence that the attack needs.
 
-        Of {"references", "out", "both", "population", "views", "extras"}. ``out``: every row is
-        left out of some reference; ``both``: and is in some other.
+        A subset of {"references", "out", "both", "population", "views", "extras"}. ``out``: every
+        row is left out of some reference; ``both``: and is in some other.
         """
 
     @property
     def description(self) -> str:
-        """What the attack compares, and with what, in one line for readers who do not know it."""
+        """One line on what the attack compares, for readers who do not know it."""
 
     @property
     def white_box(self) -> bool:
@@ -133,7 +141,7 @@ class Signal:
 
 
 def missing(attack: Attack, evidence: Evidence) -> str | None:
-    """Return why the attack cannot be made with this evidence, or None."""
+    """Return why the attack cannot be run on this evidence, or None."""
     have: dict[str, Any] = {
         "references": evidence.models > 0,
         "out": evidence.models > 0 and not np.any(evidence.inside.all(axis=0)),
@@ -147,5 +155,5 @@ def missing(attack: Attack, evidence: Evidence) -> str | None:
 
 
 def _one_sided(inside: Flags) -> bool:
-    """Whether some row is in all references, or in none."""
+    """Return whether some row is in all references, or in none."""
     return bool(np.any(inside.all(axis=0) | ~inside.any(axis=0)))

@@ -1,15 +1,16 @@
-"""What attacks prove about ε: no mechanism with a smaller one would let them do so well.
+"""Lower bounds on ε from attacks: with a smaller ε they would rarely succeed as often.
 
 Conventions
 -----------
 A bound is wrong, that is above the mechanism's true ε(δ), with probability at most
-1 − ``confidence``, over what is drawn: the coins of membership and the noise of training. Removing
-a row makes a neighbour. 0 says nothing. docs/theory/mathematics-audit.md proves each.
+1 − ``confidence``, over what is drawn: the coins of membership and the noise of training.
+Neighbouring data sets differ by the removal of a row. A bound of 0 is void.
+docs/theory/mathematics-audit.md proves each bound.
 
 Rows of one model are *not* independent trials: noise that they share moves all their scores at
 once, so Clopper and Pearson's limits over the rows of one model bound nothing. Here a trial is a
-training, and one row, fixed before, is asked about in all of them. ``one_run`` has what can be
-proved from a single training.
+training, and one row, fixed before, is tested in all of them. ``one_run`` has the bounds from a
+single training.
 """
 
 import math
@@ -30,7 +31,7 @@ from expost.types import Audience, FloatArray
 __all__ = ["LEAST_MODELS", "LowerBound", "epsilon_lower_bound", "epsilon_of_mu"]
 __all__ += ["epsilon_of_rates", "least_rate"]
 
-# Fewer trainings prove nothing.
+# With fewer trainings the bound is 0.
 LEAST_MODELS = 8
 # The share of the trainings that chooses the row and the threshold.
 _CHOOSING = 1 / 3
@@ -39,12 +40,18 @@ _THRESHOLDS = 101
 
 @dataclass(frozen=True, kw_only=True)
 class LowerBound(Displayed):
-    """``epsilon`` at ``delta`` is proved to be no larger than the truth, at ``confidence``.
+    """A lower bound on the true ε at ``delta``, valid at ``confidence``.
 
-    ``method``      how, in a few words.
-    ``detail``      the counts it rests on.
-    ``most``        the largest ε that so many trials could have shown.
-    ``assumption``  what it takes for granted beyond the draws; empty where nothing.
+    Parameters
+    ----------
+    method
+        The method in a few words.
+    detail
+        The counts that it is computed from.
+    most
+        The largest bound that so many trials can reach.
+    assumption
+        What is assumed in addition to the random draws; empty if nothing.
     """
 
     epsilon: float
@@ -79,20 +86,27 @@ def epsilon_lower_bound(
     confidence: float = 0.95,
     gaussian: bool = False,
 ) -> LowerBound:
-    """From many trainings, with and without one row.
+    """Return a lower bound on ε from many trainings, with and without one row.
 
-    ``signals`` (m, n) is what each of m independently trained models says of each row, by itself;
-    ``inside`` (m, n) whether it was trained with the row. For every row the models with it must be
-    a uniformly random subset (of fixed size, or by coins), drawn independently of all else. The
-    first third of the models choose the row and the threshold, the rest are counted.
+    Parameters
+    ----------
+    signals
+        (m, n) the signal of each row under each of m independently trained models.
+    inside
+        (m, n) whether the model was trained with the row. For every row the models with it must be
+        a uniformly random subset (of fixed size, or by coins), drawn independently of all else.
+    gaussian
+        The hypothesis is that training is μ-GDP (Dong et al. 2022), as Gaussian noise is:
+        p̄ ≤ Φ(Φ⁻¹(q̄) + μ), and the result is the ε(δ) of the least μ.
 
-    With the other rows' places given, p̄ and q̄ are the means over the counted models of the
-    probability that the signal passes, with the row and without. p̄ ≤ e^ε·q̄ + δ, and the counts
-    are, in law, sums of independent trials with these means (strongly Rayleigh; Pitman 1997), so
-    that limits by Clopper and Pearson hold after Hoeffding (1956).
+    Notes
+    -----
+    The first third of the models choose the row and the threshold, the rest are counted.
 
-    ``gaussian``: the hypothesis is that training is μ-GDP (Dong et al. 2022), as Gaussian noise
-    is: p̄ ≤ Φ(Φ⁻¹(q̄) + μ), and the answer is the ε(δ) of the least μ.
+    Conditionally on the memberships of the other rows, p̄ and q̄ are the means over the counted
+    models of the probability that the signal passes, with the row and without. p̄ ≤ e^ε·q̄ + δ, and
+    the counts are, in law, sums of independent trials with these means (strongly Rayleigh; Pitman
+    1997), so that limits by Clopper and Pearson hold after Hoeffding (1956).
     """
     delta, confidence = checked(delta, confidence, gaussian)
     signals, inside = _checked_trainings(signals, inside)
@@ -118,8 +132,8 @@ def epsilon_lower_bound(
     with_row = np.asarray(counted[:, row])
     trials = _Trials(int(with_row.sum()), int((~with_row).sum()), miss, delta, gaussian)
     sign, threshold = _best_threshold(means, row, trials)
-    said = sign * _finite(signals[choosing:, row]) > threshold
-    true, false = int(said[with_row].sum()), int(said[~with_row].sum())
+    positive = sign * _finite(signals[choosing:, row]) > threshold
+    true, false = int(positive[with_row].sum()), int(positive[~with_row].sum())
     return LowerBound(
         epsilon=trials.epsilon(true, false),
         delta=delta,
@@ -127,7 +141,7 @@ def epsilon_lower_bound(
         method=method,
         detail=(
             f"{true} of {trials.true} models with it and {false} of {trials.false} without it"
-            " were taken for models with it"
+            " were classified as models with it"
         ),
         most=trials.epsilon(trials.true, 0),
         assumption=assumption,
@@ -135,18 +149,18 @@ def epsilon_lower_bound(
 
 
 def least_rate(hits: int, trials: int, miss: float) -> float:
-    """A lower limit of the mean probability of independent ``trials`` that may differ.
+    """Return a lower limit of the mean probability of independent ``trials`` that may differ.
 
-    Clopper and Pearson's, but for a single hit: P(any hit) is at most the sum of the probabilities,
-    and *more* than for equal ones, so the limit is then miss/trials and not 1 − (1 − miss)^(1/k).
-    For miss ≤ ¼ Hoeffding (1956, Theorem 4) has all other counts.
+    Clopper and Pearson's, except for a single hit: P(any hit) is at most the sum of the
+    probabilities, and *more* than for equal ones, so the limit is then miss/trials and not
+    1 − (1 − miss)^(1/k). For miss ≤ ¼ Hoeffding (1956, Theorem 4) covers all other counts.
     """
     limit = lower_limit(hits, trials, miss)
     return min(limit, miss / trials) if hits == 1 else limit
 
 
 def epsilon_of_rates(true: float, false: float, delta: float) -> float:
-    """The least ε of a mechanism with a test of TPR ≥ ``true``, FPR ≤ ``false`` (Kairouz 2015)."""
+    """Return the least ε that allows a test of TPR ≥ ``true``, FPR ≤ ``false`` (Kairouz 2015)."""
     ratios = [0.0]
     for gain, cost in ((true - delta, false), (1 - false - delta, 1 - true)):
         if gain > 0 and cost > 0:
@@ -155,9 +169,9 @@ def epsilon_of_rates(true: float, false: float, delta: float) -> float:
 
 
 def epsilon_of_mu(mu: float, delta: float) -> float:
-    """ε(δ) of Gaussian noise, rounded down, where the library elsewhere rounds up.
+    """Return ε(δ) of Gaussian noise, rounded down; the library elsewhere rounds up.
 
-    What is added to δ is more than its own rounding, by which ε there is too large.
+    The increase of δ exceeds the rounding by which ε would be too large.
     """
     more = delta * (1 + 1e-10)
     if not (mu > 0 and more < 1):
@@ -166,7 +180,7 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
 
 
 def checked(delta: float, confidence: float, gaussian: bool) -> tuple[float, float]:
-    """δ and the confidence, within what the theorems allow."""
+    """Return δ and the confidence; refuse values that the theorems do not cover."""
     confidence = _checks.probability("confidence", confidence)
     if not confidence >= 0.5:
         raise InvalidInput(f"confidence={confidence!r}: must be at least 0.5, as in the theorems.")
@@ -174,13 +188,13 @@ def checked(delta: float, confidence: float, gaussian: bool) -> tuple[float, flo
         raise InvalidInput(f"delta={delta!r}: must be a number from 0, below 1.")
     if gaussian and delta == 0:
         raise InvalidInput(
-            "delta=0: Gaussian noise has no finite ε at δ = 0; pass a delta > 0, say 1e-5."
+            "delta=0: Gaussian noise has no finite ε at δ = 0; pass a delta > 0, e.g. 1e-5."
         )
     return float(delta), confidence
 
 
 class _Trials(NamedTuple):
-    """How many models with the row (``true``) and without (``false``) are counted, and for what."""
+    """The counted models with the row (``true``) and without (``false``), and the hypothesis."""
 
     true: int
     false: int
@@ -189,7 +203,7 @@ class _Trials(NamedTuple):
     gaussian: bool
 
     def shown(self, true: int, false: int) -> float:
-        """What so many "with the row" prove: the least ε, or the least μ of Gaussian noise."""
+        """Return the least ε (or μ of Gaussian noise) that these counts do not refute."""
         low = least_rate(true, self.true, self.miss)
         high = 1 - least_rate(self.false - false, self.false, self.miss)
         if self.gaussian:
@@ -197,13 +211,13 @@ class _Trials(NamedTuple):
         return epsilon_of_rates(low, high, self.delta)
 
     def epsilon(self, true: int, false: int) -> float:
-        """The same as ε."""
+        """Return the bound of :meth:`shown` as ε."""
         shown = self.shown(true, false)
         return epsilon_of_mu(shown, self.delta) if self.gaussian else shown
 
 
 class _Means(NamedTuple):
-    """Of each row's signals: their number, mean and variance with the row and without, (2, n)."""
+    """Number, mean and variance of each row's signals, with the row and without, (2, n)."""
 
     models: FloatArray
     mean: FloatArray
@@ -220,22 +234,22 @@ def _checked_trainings(signals: Any, inside: Any) -> tuple[Confidences, Flags]:
     if len(signals) < LEAST_MODELS:
         raise InvalidInput(
             f"signals: are of {len(signals)} model(s), must be of at least {LEAST_MODELS}"
-            " independent trainings; rows of one model share its noise and are no independent"
-            " trials, use expost.auditing.one_run where their membership was decided by coins."
+            " independent trainings. Rows of one model share its noise and are not independent"
+            " trials; use expost.auditing.one_run if their membership was decided by coins."
         )
     return signals, inside
 
 
 def _means(signals: Confidences, inside: Flags) -> _Means:
-    """One pass, a model at a time: the matrix may lie in a file."""
+    """Return the moments in one pass, a model at a time: the matrix may be in a file."""
     rows = signals.shape[1]
     count, total, square = np.zeros((2, rows)), np.zeros((2, rows)), np.zeros((2, rows))
     for signal, within in zip(signals, inside, strict=True):
         value = _finite(signal)
-        for place, part in enumerate((within, ~within)):
-            count[place] += part
-            total[place] += np.where(part, value, 0.0)
-            square[place] += np.where(part, value**2, 0.0)
+        for side, part in enumerate((within, ~within)):
+            count[side] += part
+            total[side] += np.where(part, value, 0.0)
+            square[side] += np.where(part, value**2, 0.0)
     least = np.maximum(count, 1)
     mean = total / least
     variance = np.maximum(square / least - mean**2, 0.0) * least / np.maximum(least - 1, 1)
@@ -245,12 +259,12 @@ def _means(signals: Confidences, inside: Flags) -> _Means:
 def _finite(signals: Any) -> FloatArray:
     values = np.asarray(signals, dtype=np.float64)
     if not np.all(np.isfinite(values)):
-        raise InvalidInput("signals: hold values that are not finite; no threshold sorts them.")
+        raise InvalidInput("signals: hold values that are not finite (NaN or infinite).")
     return values
 
 
 def _best_separated(means: _Means, counted: Flags) -> int | None:
-    """The row whose two means lie most standard deviations apart.
+    """Return the row whose two means are the most standard deviations apart.
 
     The variance of a few models is sometimes small by chance: that of the median row is added.
     """
@@ -265,16 +279,19 @@ def _best_separated(means: _Means, counted: Flags) -> int | None:
 
 
 def _best_threshold(means: _Means, row: int, trials: _Trials) -> tuple[float, float]:
-    """(sign, threshold) with which normal laws of these means would prove most."""
+    """Return (sign, threshold) for which normal laws of these means give the largest bound."""
     inside, outside = means.mean[:, row]
     sign = 1.0 if inside >= outside else -1.0
     inside, outside = sign * inside, sign * outside
     floor = 1e-6 + 0.05 * (inside - outside)
     deep, shallow = np.maximum(np.sqrt(means.variance[:, row]), floor)
-    places = np.linspace(outside - 3 * shallow, inside + 3 * deep, _THRESHOLDS)
-    true = np.floor(trials.true * ndtr((inside - places) / deep)).astype(int)
-    false = np.ceil(trials.false * ndtr((outside - places) / shallow)).astype(int)
-    shown = [trials.shown(int(one), int(two)) for one, two in zip(true, false, strict=True)]
-    # Where nothing would be proved, or the same at many places: the middle of them.
+    thresholds = np.linspace(outside - 3 * shallow, inside + 3 * deep, _THRESHOLDS)
+    true = np.floor(trials.true * ndtr((inside - thresholds) / deep)).astype(int)
+    false = np.ceil(trials.false * ndtr((outside - thresholds) / shallow)).astype(int)
+    shown = [
+        trials.shown(int(hits), int(false_alarms))
+        for hits, false_alarms in zip(true, false, strict=True)
+    ]
+    # The median threshold among equally good ones, also if none gives a bound above 0.
     best = np.flatnonzero(np.asarray(shown) >= max(shown) * (1 - 1e-9))
-    return sign, float(places[best[len(best) // 2]])
+    return sign, float(thresholds[best[len(best) // 2]])

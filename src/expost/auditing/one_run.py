@@ -1,17 +1,17 @@
-"""What one training proves about ε, where coins decided which rows it was given.
+"""Lower bounds on ε from one training whose rows were chosen by coins.
 
 Conventions
 -----------
-m canaries, each in the training by a fair coin of its own. From what came out, and without the
-coins, exactly r of them are guessed: some "in", some "out", and no word about the rest. W guesses
-are right. N = m; N = m/2 where all guesses are "in" (or all "out").
+m canaries, each in the training data by a fair coin of its own. From the output, and without the
+coins, exactly r of them are guessed: some "in", some "out"; the attack abstains on the rest. W
+guesses are right. N = m; N = m/2 if all guesses are "in" (or all "out").
 
 Let p_k = P(W = k). If training is (ε, δ)-private with respect to each canary, then
 (docs/theory/mathematics-audit.md, sections 3 and 4)
 
     Σ_k ((k + 1)·p_(k+1) − e^ε (r − k)·p_k)₊ ≤ N·δ,                                           (1)
 
-and of this follow the two bounds on P(W ≥ v) below. With δ = 0 it is the binomial tail of Steinke,
+which implies the two bounds on P(W ≥ v) below. With δ = 0 it is the binomial tail of Steinke,
 Nasr and Jagielski (2023). With δ > 0 it is sharper than theirs, and sharp: a mechanism reaches it.
 For a whole curve δ(ε), as of Gaussian noise, (1) holds at every ε at once: the constraint of
 Mahloujifar, Melis and Chaudhuri (2024), for more events than theirs.
@@ -34,26 +34,26 @@ from expost.types import FloatArray
 
 __all__ = ["Guesses", "epsilon_lower_bound", "gaussian_p_value", "p_value"]
 
-# (share of the canaries guessed "in", share guessed "out"): all that is tried, before any coin is
-# looked at; each has its part of what may be missed.
+# (share of the canaries guessed "in", share guessed "out"): fixed before any coin is used; the
+# failure probability is divided among them.
 _SHARES = ((0.5, 0.5), (0.25, 0.25), (0.1, 0.1), (0.03, 0.03), (0.05, 0.0))
 _TIES = 1
-# No ε or μ beyond this is refuted; below, to five digits or so.
+# No ε or μ beyond this is refuted; below, to about five digits.
 _LARGEST = 64.0
 _HALVINGS = 24
 _RESOLUTION = 1e-6
-# The mean of W above v is not known beforehand; so many are tried, and each gives a valid bound.
+# The mean of W above v is unknown; this many values are tried, and each gives a valid bound.
 _TAILS = 16
-# Events that are used at most; leaving some out costs sharpness only.
+# The largest number of events used; leaving some out only weakens the bound.
 _EVENTS = 4000
-# log a beyond which e^x no longer is a float64 that can be multiplied.
+# The largest log a whose exponential can still be multiplied in float64.
 _STEEPEST = 300.0
-# More than rounding takes from a sum of so many events.
+# More than the rounding error of a sum of this many events.
 _SLACK = 1e-7
 
 
 class Guesses(NamedTuple):
-    """``right`` of ``guesses`` about ``canaries``; ``one_sided`` where all say the same."""
+    """``right`` of ``guesses`` about ``canaries``; ``one_sided`` if all guesses are the same."""
 
     right: int
     guesses: int
@@ -62,7 +62,7 @@ class Guesses(NamedTuple):
 
     @property
     def weight(self) -> float:
-        """N."""
+        """The weight N of δ in (1)."""
         return self.canaries / 2 if self.one_sided else float(self.canaries)
 
 
@@ -77,25 +77,37 @@ def epsilon_lower_bound(
     chosen_from: int = 1,
     random_state: int = 0,
 ) -> LowerBound:
-    """From one training: ``scores`` (m,) of the canaries, ``truth`` (m,) whether the coin said in.
+    """Return a lower bound on ε from one training.
 
-    ``coins=True`` states that each canary was put in or left out by a fair coin of its own, and
-    that no score knows the coins but through the model. Without that nothing follows: members and
-    non-members of different kinds differ by their kind.
+    Parameters
+    ----------
+    scores
+        (m,) the score of each canary.
+    truth
+        (m,) whether the canary was in the training data.
+    coins
+        Must be True: states that each canary was included by a fair coin of its own, and that the
+        scores depend on the coins only through the model. Otherwise nothing follows: members and
+        non-members may differ in kind.
+    gaussian
+        The hypothesis is that training is μ-GDP; the result is the ε(δ) of the least μ.
+    chosen_from
+        The number of attacks from which the scores were chosen by their success on these rows; the
+        failure probability is divided by it.
+    random_state
+        Breaks ties. The order of the rows, which may depend on the coins, does not.
 
-    The highest scores are guessed "in", the lowest "out", in five amounts that are fixed here; the
-    best of the five is shown, each at a fifth of what may be missed. Ties are broken by
-    ``random_state``, not by the order of the rows, which may know the coins. Scores that were
-    ``chosen_from`` several attacks by their success on these rows share what may be missed.
-
-    ``gaussian``: the hypothesis is that training is μ-GDP; the answer is the ε(δ) of the least μ.
+    Notes
+    -----
+    The highest scores are guessed "in", the lowest "out", in five amounts that are fixed here. The
+    best of the five is returned, each at a fifth of the failure probability.
     """
     delta, confidence = checked(delta, confidence, gaussian)
     scores, truth = checked_scores(scores, truth)
     if coins is not True:
         raise InvalidInput(
-            f"coins={coins!r}: rows of one model bound ε only where a fair coin of its own decided"
-            " about each; pass coins=True if so, else use expost.auditing.lower_bounds."
+            f"coins={coins!r}: rows of one model bound ε only if each was included by a fair coin"
+            " of its own; pass coins=True if so, else use expost.auditing.lower_bounds."
         )
     miss = (1 - confidence) / len(_SHARES) / _checks.whole("chosen_from", chosen_from, least=1)
     tried = _guess(scores, truth, random_state)
@@ -107,7 +119,7 @@ def epsilon_lower_bound(
         confidence=confidence,
         method="One training" + (", Gaussian noise" if gaussian else ""),
         detail=(
-            f"{best.right} of {best.guesses} guesses right about {best.canaries} rows in or out by"
+            f"{best.right} of {best.guesses} guesses right about {best.canaries} rows included by"
             " coins"
         ),
         most=_most_refuted(perfect, delta, miss, gaussian)[0],
@@ -116,9 +128,9 @@ def epsilon_lower_bound(
 
 
 def _guess(scores: FloatArray, truth: Flags, seed: int) -> list[Guesses]:
-    """The guesses in each amount, none of them made by looking at ``truth``."""
+    """Return the guesses in each amount, none of them made with ``truth``."""
     count = len(scores)
-    # A stream of its own: whoever tossed the coins may have used this very seed.
+    # A stream of its own: the coins may have been drawn with the same seed.
     ties = np.random.SeedSequence(seed, spawn_key=(_TIES,))
     order = np.random.default_rng(ties).permutation(count)
     falling = truth[order[np.argsort(-scores[order], kind="stable")]]
@@ -134,19 +146,19 @@ def _guess(scores: FloatArray, truth: Flags, seed: int) -> list[Guesses]:
 def _most_refuted(
     tried: list[Guesses], delta: float, miss: float, gaussian: bool
 ) -> tuple[float, Guesses]:
-    """The largest ε that one of the guesses refutes at ``miss`` (0 if none), and which one did."""
+    """Return the largest ε that the guesses refute at ``miss`` (0 if none), and which of them."""
     largest, best = 0.0, tried[0]
     for guesses in tried:
-        # Most need no search: they do not refute what another already has.
+        # Most need no search: they do not refute more than another already has.
         if _surplus(guesses, largest + _RESOLUTION, delta, miss, gaussian) <= 0:
-            found = _largest_refuted(guesses, delta, miss, gaussian)
-            largest, best = max((largest, best), (found, guesses))
+            refuted = _largest_refuted(guesses, delta, miss, gaussian)
+            largest, best = max((largest, best), (refuted, guesses))
     return (epsilon_of_mu(largest, delta) if gaussian else largest), best
 
 
 @lru_cache(maxsize=2**12)
 def _largest_refuted(guesses: Guesses, delta: float, miss: float, gaussian: bool) -> float:
-    """An ε (or μ) that is refuted itself, and with it every smaller one, which promises more."""
+    """Return an ε (or μ) that is refuted, and with it every smaller one, a stronger guarantee."""
 
     def surplus(value: FloatArray) -> FloatArray:
         return np.asarray(_surplus(guesses, float(value), delta, miss, gaussian))
@@ -156,7 +168,7 @@ def _largest_refuted(guesses: Guesses, delta: float, miss: float, gaussian: bool
 
 
 def _surplus(guesses: Guesses, value: float, delta: float, miss: float, gaussian: bool) -> float:
-    """Above 0 where ε (or μ) = ``value`` is not refuted."""
+    """Return a number above 0 if ε (or μ) = ``value`` is not refuted."""
     bound = gaussian_p_value(guesses, value, miss) if gaussian else p_value(guesses, value, delta)
     return bound * (1 + _SLACK) - miss
 
@@ -165,7 +177,7 @@ def _surplus(guesses: Guesses, value: float, delta: float, miss: float, gaussian
 
 
 def p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
-    """The largest P(W ≥ v) under (ε, δ): β + N·δ·β·(1 − β)/(v·b).
+    """Return the largest P(W ≥ v) under (ε, δ): β + N·δ·β·(1 − β)/(v·b).
 
     β = P(B ≥ v) and b = P(B = v) of B ~ Binomial(r, e^ε/(1 + e^ε)).
     """
@@ -182,10 +194,10 @@ def p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
 
 
 def _tail_over_term(v: int, r: int, slope: FloatArray) -> FloatArray:
-    """P(B ≥ v)/P(B = v) of B ~ Binomial(r, a/(1 + a)), or more.
+    """Return an upper bound on P(B ≥ v)/P(B = v) of B ~ Binomial(r, a/(1 + a)).
 
-    Both may be less than float64 holds. Then v is far above the mean, each term of the tail is at
-    most ρ = a·(r − v)/(v + 1) times the one before it, and the ratio at most 1/(1 − ρ).
+    Both may underflow in float64. Then v is far above the mean, each term of the tail is at most
+    ρ = a·(r − v)/(v + 1) times the previous term, and the ratio at most 1/(1 − ρ).
     """
     q = slope / (1 + slope)
     log_term = (
@@ -208,15 +220,15 @@ def _tail_over_term(v: int, r: int, slope: FloatArray) -> FloatArray:
 
 
 def gaussian_p_value(guesses: Guesses, mu: float, near: float) -> float:
-    """A bound on P(W ≥ v) under μ-GDP, sharpest where it comes out as ``near``.
+    """Return a bound on P(W ≥ v) under μ-GDP, sharpest where its value is ``near``.
 
     Weak duality: of (1) at slopes a = e^ε, with the events {k ≥ c − 1}, multipliers λ_c ≥ 0 that
     make every k < v weigh at least −1 prove
 
         P(W ≥ v) ≤ (1 + N·Σ_c λ_c δ(a_c))/(1 + K),   K = U·v·P(B = v)/P(B ≥ v),
 
-    with U = Σλ, V = Σλa and B ~ Binomial(r, V/(U + V)), whatever the slopes are; ``_slopes``
-    finds good ones.
+    with U = Σλ, V = Σλa and B ~ Binomial(r, V/(U + V)), for any slopes; ``_slopes`` returns good
+    ones.
     """
     v, r = guesses.right, guesses.guesses
     if v == 0:
@@ -241,12 +253,12 @@ def gaussian_p_value(guesses: Guesses, mu: float, near: float) -> float:
 
 
 def _slopes(guesses: Guesses, mu: float, near: float) -> list[tuple[int, FloatArray]]:
-    """(c, log a_c) from v down, one column for each mean of W above v that is tried.
+    """Return (c, log a_c) from v down, one column for each mean of W above v that is tried.
 
     The law of W that is worst has P(W ≥ v) = near, and as little below as (1) allows: with
     x_c = E[W; W ≥ c]/N and y_c = E[r − W; W ≥ c − 1]/N it keeps x_c = Φ(Φ⁻¹(y_c) + μ), which
-    says p_(c−1), from v down until all of the probability is spent. a_c is the curve's slope there.
-    Infinite where a column is done.
+    determines p_(c−1), from v down until the probabilities sum to 1. a_c is the curve's slope
+    there. Infinite where a column is complete.
     """
     v, r, weight = guesses.right, guesses.guesses, guesses.weight
     step = max(1, r // _EVENTS)
@@ -255,10 +267,10 @@ def _slopes(guesses: Guesses, mu: float, near: float) -> list[tuple[int, FloatAr
     spent, open_ = np.full(_TAILS, near), right < 1
     slopes = []
     for c in range(v, 0, -step):
-        place = ndtri(np.minimum(right, 1 - 1e-15)) - mu
-        steep = np.clip(-mu * place - mu**2 / 2, -_STEEPEST, _STEEPEST)
+        quantile = ndtri(np.minimum(right, 1 - 1e-15)) - mu
+        steep = np.clip(-mu * quantile - mu**2 / 2, -_STEEPEST, _STEEPEST)
         slopes.append((c, np.where(open_, steep, np.inf)))
-        mass = np.maximum(0.0, weight * (ndtr(place) - wrong) / (r - c + 1))
+        mass = np.maximum(0.0, weight * (ndtr(quantile) - wrong) / (r - c + 1))
         spent = spent + mass
         right = right + (c - 1) * mass / weight
         wrong = wrong + (r - c + 1) * mass / weight
@@ -269,8 +281,8 @@ def _slopes(guesses: Guesses, mu: float, near: float) -> list[tuple[int, FloatAr
 
 
 def _delta(mu: float, log_slope: FloatArray, slope: FloatArray) -> FloatArray:
-    """δ(ε) of Gaussian noise at ε = log a of either sign (Balle and Wang 2018, Eq. 6)."""
+    """Return δ(ε) of Gaussian noise at ε = log a of either sign (Balle and Wang 2018, Eq. 6)."""
     first = ndtr(mu / 2 - log_slope / mu)
     value: FloatArray = np.maximum(0.0, first - slope * ndtr(-mu / 2 - log_slope / mu))
-    # Rounded up: the difference of the two may be far below either.
+    # Rounded up: the difference may be far below both terms.
     return value + 1e-15 * first

@@ -1,12 +1,12 @@
-"""Models like the target, trained once and shared by all attacks.
+"""Reference models: trained as the target was, once, and shared by all attacks.
 
 Conventions
 -----------
 m, n, k   references; rows in question; rows of the population.
 inside    (m, n) whether a reference was trained with a row. Each row lies in exactly r of the m,
-          r = round(share·m) within 1 … m − 1, chosen uniformly for each row on its own: so every
-          row has references with it and without it (Carlini et al. 2022, Algorithm 1), and a
-          reference has share·n rows give or take √n.
+          r = round(share·m) within 1 … m − 1, chosen uniformly and independently for each row: so
+          every row has references with it and without it (Carlini et al. 2022, Algorithm 1), and a
+          reference has share·n ± √n rows.
 
 Everything random is drawn from ``random_state`` by the number of the reference: neither workers,
 nor their order, nor an interruption changes a result.
@@ -17,7 +17,8 @@ A checkpoint is a folder with one small file per reference, so that a long audit
     reference-0007.npz  the answers of reference 7 for every row
 
 Each file is complete or absent. A folder of other data or settings is refused, and so is a file
-copied from such a folder; a file that cannot be read, or has another shape, is made again.
+copied from such a folder. A reference whose file cannot be read, or has another shape, is trained
+again.
 """
 
 import hashlib
@@ -37,7 +38,7 @@ from expost import _checks
 from expost.auditing.evidence import Confidences, Evidence, Flags
 from expost.auditing.signals import VIEWS, as_rows, count_rows, take_rows
 from expost.auditing.targets import Target
-from expost.auditing.training import fingerprint, one_thread, without_warnings
+from expost.auditing.training import fingerprint, one_thread, seed_number, without_warnings
 from expost.errors import InvalidInput
 from expost.files.atomic import BROKEN_NPZ, read_json, write_json, write_with
 from expost.types import Audience
@@ -49,7 +50,7 @@ _FORMAT = "expost-references/1"
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """``folder`` None keeps nothing."""
+    """The folder that keeps finished references; ``folder`` None keeps nothing."""
 
     folder: Path | None
     digest: str
@@ -57,33 +58,33 @@ class Checkpoint:
 
     @classmethod
     def open(cls, folder: str | Path | None, digest: str, entropy: int | None) -> "Checkpoint":
-        """The folder, made or found; ``entropy`` None is what is found there, or fresh."""
+        """Open or create the folder; ``entropy`` None: that of the folder, or a fresh one."""
         fresh = secrets.randbits(128) if entropy is None else entropy
         if folder is None:
             return cls(folder=None, digest=digest, entropy=fresh)
         folder = Path(folder)
-        where, settings = f"checkpoint={str(folder)!r}", folder / "settings.json"
+        label, settings = f"checkpoint={str(folder)!r}", folder / "settings.json"
         if settings.exists():
-            kept = _read_settings(settings, where)
+            kept = _read_settings(settings, label)
             if kept["digest"] != digest or entropy not in (None, int(kept["entropy"])):
                 raise InvalidInput(
-                    f"{where}: holds references of other data, settings or another random_state;"
+                    f"{label}: holds references of other data, settings or another random_state;"
                     " delete it, or name another folder."
                 )
             return cls(folder=folder, digest=digest, entropy=int(kept["entropy"]))
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # A crash may have left a beginning of a file, whose name starts with a dot.
+            # A crash may have left an incomplete file, whose name starts with a dot.
             if any(not path.name.startswith(".") for path in folder.iterdir()):
-                raise InvalidInput(f"{where}: holds other files; name a folder that is empty.")
+                raise InvalidInput(f"{label}: holds other files; name a folder that is empty.")
             content = {"format": _FORMAT, "digest": digest, "entropy": str(fresh)}
             write_json(settings, Audience.CURATOR_ONLY, content)
         except OSError as error:
-            raise InvalidInput(f"{where}: cannot be written to ({error.strerror}).") from None
+            raise InvalidInput(f"{label}: cannot be written to ({error.strerror}).") from None
         return cls(folder=folder, digest=digest, entropy=fresh)
 
     def keep(self, number: int, arrays: dict[str, Any]) -> None:
-        """Write what reference ``number`` says."""
+        """Write the answers of reference ``number``."""
         if self.folder is None:
             return
         path = self._path(number)
@@ -99,7 +100,7 @@ class Checkpoint:
     def kept(
         self, number: int, shapes: Mapping[str, tuple[int, ...]]
     ) -> dict[str, NDArray[np.float32]] | None:
-        """What :meth:`keep` wrote, or None where it is to be made (again)."""
+        """Return what :meth:`keep` wrote; None if the reference must be trained (again)."""
         if self.folder is None or not self._path(number).exists():
             return None
         path = self._path(number)
@@ -112,8 +113,8 @@ class Checkpoint:
         if mark != self._mark(number):
             raise InvalidInput(f"{path}: is a reference of another audit; delete it.")
         whole = all(
-            found.shape == shapes[name] and found.dtype == np.float32 and np.all(np.isfinite(found))
-            for name, found in arrays.items()
+            array.shape == shapes[name] and array.dtype == np.float32 and np.all(np.isfinite(array))
+            for name, array in arrays.items()
         )
         return arrays if whole else None
 
@@ -122,11 +123,11 @@ class Checkpoint:
         return self.folder / f"reference-{number:04d}.npz"
 
     def _mark(self, number: int) -> str:
-        """So that no file is taken for another's."""
+        """Return the mark that identifies the file of one reference of this audit."""
         return f"{_FORMAT} {self.digest} {self.entropy} {number}"
 
 
-def _read_settings(path: Path, where: str) -> dict[str, str]:
+def _read_settings(path: Path, label: str) -> dict[str, str]:
     kept = read_json(path)
     fields = ("format", "digest", "entropy")
     if (
@@ -135,24 +136,30 @@ def _read_settings(path: Path, where: str) -> dict[str, str]:
         or kept["format"] != _FORMAT
         or not kept["entropy"].isdecimal()
     ):
-        raise InvalidInput(f"{where}: its settings.json is not of references; name another folder.")
+        raise InvalidInput(f"{label}: its settings.json is not of references; name another folder.")
     return kept
 
 
 # References whose views are kept: as many shadow models (Shokri et al. 2017) as n rows each need.
 SHADOWS = 8
-# Rows whose places are drawn at a time.
+# Rows whose memberships are drawn at a time.
 _DRAWN = 2**16
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class References:
-    """What m references say.
+    """The answers of m references.
 
-    ``confidence``  (m, n) φ of every row in question; in a file past ``most_memory``.
-    ``inside``      (m, n) whether the reference was trained with the row.
-    ``population``  (m, k) φ of the population.
-    ``views``       (s, n, c) the largest probabilities, of the first s references.
+    Parameters
+    ----------
+    confidence
+        (m, n) φ of every row in question; in a file past ``most_memory``.
+    inside
+        (m, n) whether the reference was trained with the row.
+    population
+        (m, k) φ of the population.
+    views
+        (s, n, c) the largest probabilities, of the first s references.
     """
 
     confidence: Confidences
@@ -162,13 +169,13 @@ class References:
 
     @property
     def models(self) -> int:
-        """m."""
+        """The number m of references."""
         return len(self.confidence)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Game:
-    """What every worker is given: the rows, and how models are trained, without the target's."""
+    """What every worker receives: the rows, and the target without its model."""
 
     target: Target
     X: Any
@@ -178,16 +185,16 @@ class _Game:
     def reference(
         self, number: int, rows: NDArray[np.intp], seed: int, views: bool
     ) -> dict[str, NDArray[np.float32]]:
-        """Train a reference on these rows and ask it about all."""
+        """Train a reference on these rows and return its answers for all rows."""
         name = f"reference {number}"
         with one_thread(), without_warnings():
             model = self.target.trained(take_rows(self.X, rows), self.y[rows], seed, name=name)
-            found = model.signals(self.X, self.y)
+            signals = model.signals(self.X, self.y)
             outside = np.empty(0, dtype=np.float32)
             if self.population is not None:
                 outside = model.signals(*self.population).confidence
-        kept = found.views if views else found.views[:, :0]
-        return {"confidence": found.confidence, "population": outside, "views": kept}
+        kept = signals.views if views else signals.views[:, :0]
+        return {"confidence": signals.confidence, "population": outside, "views": kept}
 
 
 def train_references(
@@ -207,20 +214,43 @@ def train_references(
 ) -> References:
     """Train ``models`` references, each on a random part of the rows in question.
 
-    Args:
-        target: what they are trained like.
-        X: the rows in question, those of members and of non-members.
-        y: their labels.
-        models: m ≥ 2.
-        share: of the rows in each reference; members/rows makes references of the target's size.
-        random_state: a seed; None draws one from the operating system.
-        workers: processes at a time, −1 for all processors; None for one, or what
-            ``joblib.parallel_config`` says (threads, dask …).
-        checkpoint: a folder for what is finished: a second call goes on from there.
-        progress: called with (finished, models).
-        population: (X, y) of rows that are in nobody's training.
-        shadows: references whose views are kept.
-        most_memory: bytes of φ past which it lies in a temporary file.
+    Parameters
+    ----------
+    target
+        The target whose training is repeated.
+    X
+        The rows in question, those of members and of non-members.
+    y
+        Their labels.
+    models
+        The number m ≥ 2 of references.
+    share
+        The share of the rows in each reference; members/rows gives references of the target's size.
+    random_state
+        A seed; None draws one from the operating system.
+    workers
+        Processes at a time, −1 for all processors; None for one, or that of
+        ``joblib.parallel_config`` (threads, dask …).
+    checkpoint
+        A folder for finished references: a second call resumes from there.
+    progress
+        Called with (finished, models).
+    population
+        (X, y) of rows that are in no training data.
+    shadows
+        References whose views are kept.
+    most_memory
+        The largest number of bytes of φ in memory; more are kept in a temporary file.
+
+    Returns
+    -------
+    References
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is invalid, the target cannot be trained again, or the checkpoint belongs to
+        another audit.
     """
     m = _checks.whole("models", models, least=2)
     share = _checks.probability("share", share)
@@ -229,7 +259,7 @@ def train_references(
     if workers is not None:
         _check_workers(workers)
     if not target.can_train:
-        raise InvalidInput("references: nothing like this target can be trained; pass train=.")
+        raise InvalidInput("references: this target cannot be trained again; pass train=.")
     game = _game(target, X, y, population)
     n, k = len(game.y), 0 if game.population is None else len(game.population[1])
     if n < 2:
@@ -237,14 +267,14 @@ def train_references(
     digest = "" if checkpoint is None else _digest(game, m, share, kept)
     store = Checkpoint.open(checkpoint, digest, seed)
 
-    def room(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
-        return _room(shape, kind, most_memory, store.folder)
+    def allocate(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
+        return _allocate(shape, kind, most_memory, store.folder)
 
     references = References(
-        confidence=room((m, n), np.float32),
-        inside=room((m, n), np.bool_),
-        population=room((m, k), np.float32),
-        views=room((kept, n, _width(target)), np.float32),
+        confidence=allocate((m, n), np.float32),
+        inside=allocate((m, n), np.bool_),
+        population=allocate((m, k), np.float32),
+        views=allocate((kept, n, _width(target)), np.float32),
     )
     _spread(references.inside, share, store.entropy)
     _fill(references, game, store, workers, progress)
@@ -254,7 +284,7 @@ def train_references(
 def no_references(
     target: Target, X: Any, y: Any, population: tuple[Any, Any] | None = None
 ) -> References:
-    """None at all, for attacks that look at the target alone; arguments as when there are some."""
+    """Return the empty set of references, for attacks that use the target alone."""
     game = _game(target, X, y, population)
     n, k = len(game.y), 0 if game.population is None else len(game.population[1])
     return References(
@@ -272,30 +302,30 @@ def evidence_of(
     y: Any,
     population: tuple[Any, Any] | None = None,
 ) -> Evidence:
-    """Ask the target about the rows in question; with the references, all that attacks are given.
+    """Return the evidence: the target's answers for the rows in question, and the references'.
 
-    ``X``, ``y`` and ``population`` are those that the references were trained with.
+    ``X``, ``y`` and ``population`` are those of the references.
     """
-    found = target.signals(X, y)
+    signals = target.signals(X, y)
     outside, numbers = np.empty(0, dtype=np.float32), np.empty(0, dtype=np.int32)
     if population is not None:
         outside = target.signals(*population).confidence
         numbers = target.labels.numbers(population[1])
     return Evidence(
-        confidence=found.confidence,
+        confidence=signals.confidence,
         labels=target.labels.numbers(y),
         references=references.confidence,
         inside=references.inside,
         population=outside,
         population_labels=numbers,
         population_references=references.population,
-        views=found.views,
+        views=signals.views,
         reference_views=references.views,
     )
 
 
 def _game(target: Target, X: Any, y: Any, population: tuple[Any, Any] | None) -> _Game:
-    """Check before hours of training what would fail after them."""
+    """Check the rows before hours of training."""
     X, labels = as_rows(X), _column(y)
     target.labels.numbers(labels)
     if count_rows(X) != len(labels):
@@ -317,26 +347,27 @@ def _column(y: Any) -> NDArray[Any]:
 
 
 def _width(target: Target) -> int:
-    return 0 if target.classes is None else min(VIEWS, len(target.classes))
+    classes = target.labels.classes
+    return 0 if classes is None else min(VIEWS, len(classes))
 
 
 def _digest(game: _Game, models: int, share: float, shadows: int) -> str:
-    """Of all that a result depends on but the seed."""
+    """Return the digest of all that a result depends on, except the seed."""
     labels = game.target.labels
 
-    def told(y: NDArray[Any]) -> NDArray[Any]:
+    def codes(y: NDArray[Any]) -> NDArray[Any]:
         return labels.numbers(y) if labels.classes is not None else y.astype(np.float64)
 
     parts = [game.target.description, labels.scale, models, share, shadows]
-    parts += [fingerprint(game.X), fingerprint(told(game.y))]
+    parts += [fingerprint(game.X), fingerprint(codes(game.y))]
     parts.append(None if labels.classes is None else labels.classes.tolist())
     if game.population is not None:
-        parts += [fingerprint(game.population[0]), fingerprint(told(game.population[1]))]
+        parts += [fingerprint(game.population[0]), fingerprint(codes(game.population[1]))]
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def _room(shape: tuple[int, ...], kind: Any, most: int, folder: Path | None) -> NDArray[Any]:
-    """Memory, or a file without a name that goes with the array, for more than ``most`` bytes."""
+def _allocate(shape: tuple[int, ...], kind: Any, most: int, folder: Path | None) -> NDArray[Any]:
+    """Return an array in memory, or in an unnamed file if it has more than ``most`` bytes."""
     size = math.prod(shape) * np.dtype(kind).itemsize
     if size <= most:
         return np.empty(shape, dtype=kind)
@@ -354,7 +385,7 @@ def _check_workers(workers: Any) -> None:
     whole = isinstance(workers, int | np.integer) and not isinstance(workers, bool)
     if not whole or workers == 0:
         raise InvalidInput(
-            f"workers={workers!r}: must be a whole number of at least 1, -1 for all processors, or"
+            f"workers={workers!r}: must be an integer of at least 1, -1 for all processors, or"
             " None."
         )
 
@@ -365,9 +396,9 @@ def _spread(inside: Flags, share: float, entropy: int) -> None:
     held = min(max(round(share * m), 1), m - 1)
     rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(0,)))
     for start in range(0, n, _DRAWN):
-        places = np.zeros((min(_DRAWN, n - start), m), dtype=np.bool_)
-        places[:, :held] = True
-        inside[:, start : start + _DRAWN] = rng.permuted(places, axis=1).T
+        memberships = np.zeros((min(_DRAWN, n - start), m), dtype=np.bool_)
+        memberships[:, :held] = True
+        inside[:, start : start + _DRAWN] = rng.permuted(memberships, axis=1).T
 
 
 def _fill(
@@ -377,7 +408,7 @@ def _fill(
     workers: int | None,
     progress: Callable[[int, int], None] | None,
 ) -> None:
-    """Read what is kept, train the rest, and put each where it belongs as it comes."""
+    """Read the references that are kept, and train the others."""
     m, kept = references.models, len(references.views)
     missing = []
     for number in range(m):
@@ -388,37 +419,37 @@ def _fill(
                 references.views.shape[1:] if number < kept else (references.inside.shape[1], 0)
             ),
         }
-        found = store.kept(number, shapes)
-        if found is None:
+        answers = store.kept(number, shapes)
+        if answers is None:
             missing.append(number)
         else:
-            _put(references, number, found)
+            _put(references, number, answers)
     done = m - len(missing)
     if progress is not None:
         progress(done, m)
-    # Around all of them too: to set it for each takes as long as fitting a small model.
+    # Also around the loop: setting it for each reference takes as long as fitting a small model.
     with one_thread(), without_warnings():
-        for number, found in _trained(
+        for number, answers in _trained(
             references.inside, game, store.entropy, missing, kept, workers
         ):
-            store.keep(number, found)
-            _put(references, number, found)
+            store.keep(number, answers)
+            _put(references, number, answers)
             done += 1
             if progress is not None:
                 progress(done, m)
 
 
-def _put(references: References, number: int, found: dict[str, NDArray[np.float32]]) -> None:
-    references.confidence[number] = found["confidence"]
-    references.population[number] = found["population"]
+def _put(references: References, number: int, answers: dict[str, NDArray[np.float32]]) -> None:
+    references.confidence[number] = answers["confidence"]
+    references.population[number] = answers["population"]
     if number < len(references.views):
-        references.views[number] = found["views"]
+        references.views[number] = answers["views"]
 
 
 def _trained(
     inside: Flags, game: _Game, entropy: int, numbers: list[int], kept: int, workers: int | None
 ) -> Iterator[tuple[int, dict[str, NDArray[np.float32]]]]:
-    """References as they are finished, in any order."""
+    """Yield references as they are finished, in any order."""
     if not numbers:
         return
     tasks = (
@@ -432,7 +463,7 @@ def _pool(workers: int | None) -> Any:
     try:
         return joblib.Parallel(n_jobs=workers, return_as="generator_unordered")
     except ValueError:
-        # A backend that gives everything at the end, or nothing.
+        # A backend that returns all results at the end.
         return joblib.Parallel(n_jobs=workers)
 
 
@@ -440,5 +471,5 @@ def _task(
     game: _Game, number: int, rows: NDArray[np.intp], entropy: int, views: bool
 ) -> tuple[int, dict[str, NDArray[np.float32]]]:
     # The key 0 is the spread's.
-    seed = np.random.SeedSequence(entropy, spawn_key=(1, number)).generate_state(1)[0] >> 1
-    return number, game.reference(number, rows, int(seed), views)
+    seed = seed_number(np.random.SeedSequence(entropy, spawn_key=(1, number)))
+    return number, game.reference(number, rows, seed, views)

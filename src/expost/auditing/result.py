@@ -1,4 +1,4 @@
-"""What attacks find out about a model, row by row and as figures, with the rows' exposures."""
+"""The result of an audit: scores of each row, figures of each attack, and the rows' exposures."""
 
 import math
 from collections.abc import Mapping
@@ -21,16 +21,20 @@ from expost.types import Audience, FloatArray, IntArray
 
 __all__ = ["WARNING", "Audit", "Correlation", "Exposures"]
 
-WARNING = "This is an attack, not a guarantee: what these attacks miss, another may find."
+WARNING = "This is an attack, not a guarantee: another attack may find what these miss."
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exposures:
-    """What theory says of the k members, in their order.
+    """The certified privacy losses of the k members, in their order.
 
-    ``loss``, ``expected`` (k,) in this model, and expected over releases; infinite where the model
-                           carries no noise.
-    ``distance``           (k,) how far the row moves the parameters.
+    Parameters
+    ----------
+    loss, expected
+        (k,) in this model, and expected over releases; infinite where the model carries no
+        noise.
+    distance
+        (k,) how far the row moves the parameters.
     """
 
     loss: FloatArray
@@ -44,12 +48,12 @@ class Exposures:
 
     @property
     def is_noiseless(self) -> bool:
-        """Whether rows differ in distances only."""
+        """Whether the model carries no noise, so that rows differ in distances only."""
         return not bool(np.all(np.isfinite(self.expected)))
 
     @property
     def measure(self) -> tuple[str, FloatArray]:
-        """What rows are ordered by, and its name."""
+        """The name of the measure by which rows are ordered, and its values."""
         if self.is_noiseless:
             return "distance", self.distance
         return "expected exposure", self.expected
@@ -67,19 +71,36 @@ class Correlation(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Audit(ScalarTable):
-    """What attacks get out of one model. For the curator only.
+    """What membership inference attacks reach on one model. Curator-only.
 
-    ``description``  the model in one line.
-    ``truth``        (n,) whether the model was trained with the row: members and non-members.
-    ``scores``       (n,) of each attack by its name; the larger, the more likely a member.
-    ``figures``      how well each attack did on these rows, by its name.
-    ``row_auc``      (n,) each row's own AUC over the references; None without references.
-    ``bounds``       what the attacks prove about ε, each with its confidence.
-    ``guarantee``    of the model; None where its noise law is not known.
-    ``exposures``    what theory says of the members; None where nothing is known.
-    ``disparity``    the best attack by class and by group.
-    ``models``       how many references were trained.
-    ``skipped``      attacks that could not be made, and why.
+    Parameters
+    ----------
+    description
+        The model in one line.
+    truth
+        (n,) whether the model was trained with the row: members and non-members.
+    scores
+        (n,) of each attack by its name; the larger, the more likely a member.
+    figures
+        How well each attack did on these rows, by its name.
+    row_auc
+        (n,) each row's own AUC over the references; None without references.
+    bounds
+        What the attacks prove about ε, each with its confidence.
+    guarantee
+        Of the model; None where its noise law is not known.
+    exposures
+        The certified privacy losses of the members; None if unknown.
+    disparity
+        The best attack by class and by group.
+    models
+        How many references were trained.
+    skipped
+        Attacks that could not be run, and why.
+    ids
+        A key for each row; None: rows are named by their index.
+    notices
+        What a reader of the figures must know.
     """
 
     description: str
@@ -108,33 +129,33 @@ class Audit(ScalarTable):
         return max(self.figures, key=lambda name: self.figures[name].auc.value)
 
     def roc(self, attack: str | None = None) -> Roc:
-        """The ROC curve of an attack, the best one if None."""
+        """Return the ROC curve of an attack, by default of the best one."""
         name = self.best if attack is None else attack
         _checks.one_of("attack", name, tuple(self.scores))
         return roc(self.scores[name], self.truth)
 
     @property
     def members(self) -> IntArray:
-        """The rows that the model was trained with."""
+        """The rows that the model was trained on."""
         return np.flatnonzero(self.truth)
 
-    # -- beside what is known ------------------------------------------------------------------
+    # -- compared with theory ------------------------------------------------------------------
 
     @cached_property
     def advantage_bound(self) -> float | None:
-        """No attack's expected advantage is larger, by the model's guarantee; None without one."""
+        """The bound on any attack's expected advantage by the guarantee; None without one."""
         return None if self.guarantee is None else self.guarantee.advantage
 
     @property
     def guarantee_refuted(self) -> bool:
-        """Whether a proved lower bound passes the ε of the guarantee at its δ."""
+        """Whether a lower bound exceeds the ε of the guarantee at its δ."""
         if self.guarantee is None:
             return False
-        return any(one.epsilon > self.guarantee.epsilon(one.delta) for one in self.bounds)
+        return any(bound.epsilon > self.guarantee.epsilon(bound.delta) for bound in self.bounds)
 
     @cached_property
     def correlations(self) -> tuple[Correlation, ...]:
-        """How far attacks order the members as their exposures do; none without exposures."""
+        """Rank correlations of attacks and exposures over the members; none without exposures."""
         if self.exposures is None:
             return ()
         name, measure = self.exposures.measure
@@ -144,13 +165,15 @@ class Audit(ScalarTable):
             pairs.insert(0, (f"loss in this model and {self.best}", self.exposures.loss, best))
         if self.row_auc is not None:
             pairs.append((f"{name} and per-row AUC", measure, self.row_auc.value[self.truth]))
-        found = [_correlation(what, one, two, self.confidence) for what, one, two in pairs]
-        return tuple(one for one in found if one is not None)
+        correlations = [
+            _correlation(label, first, second, self.confidence) for label, first, second in pairs
+        ]
+        return tuple(first for first in correlations if first is not None)
 
     def disagreements(self, count: int = 10) -> IntArray:
-        """Members whose rank by exposure and by the attacks differs most.
+        """Return the members whose ranks by exposure and by the attacks differ most.
 
-        By ``row_auc`` where it is known, which like an expected exposure is no figure of the one
+        By ``row_auc`` if it is known, which like an expected exposure is not a figure of the one
         model; else by the best attack's score.
         """
         if self.exposures is None:
@@ -164,7 +187,7 @@ class Audit(ScalarTable):
 
     @property
     def _vulnerability(self) -> FloatArray:
-        """(n,) what rows are ranked by: unknown ones first, for the unknown is not private."""
+        """(n,) the measure by which rows are ranked; unknown values rank first: fail closed."""
         if self.row_auc is None:
             return self.scores[self.best]
         return np.where(np.isnan(self.row_auc.value), np.inf, self.row_auc.value)
@@ -175,20 +198,20 @@ class Audit(ScalarTable):
         return self.members[np.argsort(-self._vulnerability[self.truth], kind="stable")]
 
     def vulnerable(self, count: int = 10) -> IntArray:
-        """The ``count`` most vulnerable members."""
+        """Return the ``count`` most vulnerable members."""
         return self.ranking[: _checks.whole("count", count, least=1)]
 
     def __repr__(self) -> str:
         return f"Audit({len(self)} rows, {len(self.scores)} attacks, {self.description})"
 
     def key(self, row: int) -> Any:
-        """The id of a row, or its place: members first where both kinds were given."""
+        """Return the id of a row, or its index; members come first if both kinds were given."""
         return row if self.ids is None else self.ids[row]
 
     # -- as data -------------------------------------------------------------------------------
 
     def columns(self) -> dict[str, Any]:
-        """Every per-row figure, by name; NaN where nothing is known of a row."""
+        """Return every per-row figure by name; NaN where it is unknown."""
         columns: dict[str, Any] = {"row": np.arange(len(self))}
         if self.ids is not None:
             columns["id"] = list(self.ids)
@@ -199,16 +222,16 @@ class Audit(ScalarTable):
         if self.row_auc is not None:
             columns["row_auc"] = self.row_auc.value
             columns["row_auc_error"] = self.row_auc.error
-        # An attack may be called like a column: there is one called loss.
-        return columns | {f"score_{name}": np.asarray(one) for name, one in self.scores.items()}
+        # An attack may have the name of a column, e.g. loss.
+        return columns | {f"score_{name}": np.asarray(score) for name, score in self.scores.items()}
 
     def _spread(self, of_members: FloatArray) -> FloatArray:
-        found = np.full(len(self), np.nan)
-        found[self.truth] = of_members
-        return found
+        values = np.full(len(self), np.nan)
+        values[self.truth] = of_members
+        return values
 
     def aggregate(self) -> dict[str, Any]:
-        """The figures without a row: for review."""
+        """Return the figures without those of single rows. Needs review."""
         return {
             "format": "expost-audit/1",
             "audience": Audience.NEEDS_REVIEW.value,
@@ -225,9 +248,9 @@ class Audit(ScalarTable):
             "guarantee": None if self.guarantee is None else self.guarantee.describe(),
             "advantage_bound": self.advantage_bound,
             "guarantee_refuted": self.guarantee_refuted,
-            "lower_bounds": [one.to_json() for one in self.bounds],
-            "correlations": [one._asdict() for one in self.correlations],
-            "disparity": [one.to_json() for one in self.disparity],
+            "lower_bounds": [item.to_json() for item in self.bounds],
+            "correlations": [item._asdict() for item in self.correlations],
+            "disparity": [item.to_json() for item in self.disparity],
             "notices": list(self.notices),
         }
 
@@ -236,7 +259,7 @@ class Audit(ScalarTable):
         return {"n": len(self.truth), "attacks": [*self.figures]}
 
     def to_json(self, path: str | Path | None = None) -> str | Path:
-        """All of it as JSON text, or written to a CURATOR-ONLY file; a missing value is null."""
+        """Return the audit as a JSON string, or write it to a CURATOR-ONLY file."""
         value = self.aggregate() | {
             "audience": self.audience.value,
             "meaning": self.audience.meaning,
@@ -246,19 +269,19 @@ class Audit(ScalarTable):
 
 
 def _correlation(
-    what: str, one: FloatArray, two: FloatArray, confidence: float
+    label: str, first: FloatArray, second: FloatArray, confidence: float
 ) -> Correlation | None:
-    """Spearman's ρ; its interval by Fisher's z with the variance of Bonett and Wright (2000)."""
-    known = ~(np.isnan(one) | np.isnan(two))
+    """Return Spearman's ρ; the interval is Fisher's z with Bonett and Wright's variance (2000)."""
+    known = ~(np.isnan(first) | np.isnan(second))
     rows = int(known.sum())
     if rows < 4:
         return None
     from scipy.stats import norm, rankdata
 
-    ranks = rankdata(one[known]), rankdata(two[known])
+    ranks = rankdata(first[known]), rankdata(second[known])
     if any(np.ptp(rank) == 0 for rank in ranks):
         return None
     value = float(np.clip(np.corrcoef(*ranks)[0, 1], -1, 1))
     spread = norm.ppf((1 + confidence) / 2) * math.sqrt((1 + value**2 / 2) / (rows - 3))
-    middle = math.atanh(np.clip(value, -1 + 1e-15, 1 - 1e-15))
-    return Correlation(what, value, math.tanh(middle - spread), math.tanh(middle + spread), rows)
+    centre = math.atanh(np.clip(value, -1 + 1e-15, 1 - 1e-15))
+    return Correlation(label, value, math.tanh(centre - spread), math.tanh(centre + spread), rows)

@@ -1,24 +1,24 @@
-"""How well scores separate members from non-members: the ROC curve, its figures, per-row AUCs.
+"""ROC curves of attacks, their figures, and per-row AUCs.
 
 Conventions
 -----------
 n₁ members and n₀ non-members have one score each; an attack predicts "member" where score >
 threshold. TPR(t) and FPR(t) are the shares of members and of non-members predicted so.
 
-**Over what the intervals are random.** Over the rows of *this one model*: members and non-members
-are taken as independent draws from all members, and all non-members, of it. The intervals cover
-how figures would differ with other rows, not with another training, and they are no bounds on ε
-(see ``lower_bounds`` and ``one_run`` for those). docs/theory/mathematics-audit.md, 1, proves all
-of them for every n and with ties; tests/auditing/test_roc.py counts how often each of them misses.
+**Sampling model of the intervals.** The rows of *this one model*: members and non-members are
+independent draws from all members, and all non-members, of it. The intervals cover how figures
+would differ with other rows, not with another training, and they are not bounds on ε (see
+``lower_bounds`` and ``one_run`` for those). docs/theory/mathematics-audit.md, 1, proves all of them
+for every n and with ties; tests/auditing/test_roc.py counts how often each of them misses.
 
 **Per-row AUC.** For row i, references are of two kinds, trained with the row and without. The area
 under the row's own ROC curve (Mann and Whitney 1947),
 
     row_auc_i = P(φ_in > φ_out) + ½·P(φ_in = φ_out),
 
-is how often, of one reference of each kind, the one with the row has the larger confidence in it;
-½ is random guessing. It is a figure of the row and of how models are trained, as the expected
-exposure is, not of the one target.
+is the probability that, of one reference of each kind, the one with the row has the larger
+confidence in it; ½ is random guessing. Like the expected exposure it is a figure of the row and of
+the training method, not of the one target.
 """
 
 import math
@@ -50,15 +50,15 @@ __all__ = [
     "tpr_at",
 ]
 
-# Places at which the bound on a tail is tried; any of them gives a valid one.
-_PLACES = 64
+# Points at which the bound on a tail is tried; any of them gives a valid bound.
+_POINTS = 64
 # Confidences ranked at a time.
 _BLOCK = 2**22
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """An estimate; the interval misses what it estimates with probability 1 − ``confidence``."""
+    """An estimate with an interval that misses it with probability 1 − ``confidence``."""
 
     value: float
     low: float
@@ -87,10 +87,10 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Roc(Displayed):
-    """The curve from (0, 0) to (1, 1), where the last of ``thresholds`` is −∞: one point each.
+    """The ROC curve from (0, 0) to (1, 1), a point for each threshold; the last one is −∞.
 
-    Points between two others on a straight line are left out. Rows of one score make a straight
-    piece, which a coin that breaks the tie would walk along.
+    Points between two others on a straight line are left out. Rows with equal scores make a
+    straight segment, which random tie-breaking attains.
     """
 
     fpr: FloatArray
@@ -101,11 +101,11 @@ class Roc(Displayed):
 
     @property
     def area(self) -> float:
-        """The AUC, P(member's score > other's) + ½·P(equal) over all pairs."""
+        """The AUC, P(member's score > non-member's) + ½·P(equal) over all pairs."""
         return float(np.trapezoid(self.tpr, self.fpr))
 
     def to_json(self) -> dict[str, list[float]]:
-        """The points; the last threshold, −∞, is left out: JSON has no infinity."""
+        """Return the points; the last threshold, −∞, is left out: JSON has no infinity."""
         return {
             "fpr": self.fpr.tolist(),
             "tpr": self.tpr.tolist(),
@@ -115,15 +115,22 @@ class Roc(Displayed):
 
 @dataclass(frozen=True, kw_only=True)
 class AttackFigures(Displayed):
-    """What one attack reached on the rows of one model; the module says over what it is random.
+    """The figures of one attack on the rows of one model (sampling model: module docstring).
 
-    ``auc``                P(a member's score > a non-member's) + ½·P(they are equal).
-    ``accuracy``           balanced: (TPR + 1 − FPR)/2, ½ for random guessing.
-    ``advantage``          TPR − FPR = 2·accuracy − 1 (Yeom et al. 2018). Both are those of a
-                           threshold that was chosen on some of the rows and judged on the others,
-                           and so may fall below ½ and 0 by chance.
-    ``tpr_at_1_percent``   TPR at 1 % FPR;
-    ``tpr_at_01_percent``  … at 0.1 % (Carlini et al. 2022).
+    Parameters
+    ----------
+    auc
+        P(a member's score > a non-member's) + ½·P(they are equal).
+    accuracy
+        Balanced: (TPR + 1 − FPR)/2, ½ for random guessing.
+    advantage
+        TPR − FPR = 2·accuracy − 1 (Yeom et al. 2018). Both are those of a threshold that was
+        chosen on some of the rows and judged on the others, and so may fall below ½ and 0 by
+        chance.
+    tpr_at_1_percent
+        TPR at 1 % FPR;.
+    tpr_at_01_percent
+        … at 0.1 % (Carlini et al. 2022).
     """
 
     auc: Interval
@@ -146,14 +153,35 @@ class AttackFigures(Displayed):
 
 
 def roc(scores: Any, truth: Any) -> Roc:
-    """The curve of ``scores`` (n,), the larger the more likely a member, by ``truth`` (n,)."""
+    """Return the ROC curve of ``scores`` (n,), the larger the more likely a member."""
     return _curve(*_counted(*checked_scores(scores, truth)))
 
 
 def figures(
     scores: Any, truth: Any, *, confidence: float = 0.95, random_state: int = 0
 ) -> AttackFigures:
-    """All figures of an attack; ``random_state`` says which rows choose the threshold."""
+    """Return all figures of an attack.
+
+    Parameters
+    ----------
+    scores
+        (n,) the larger, the more likely a member.
+    truth
+        (n,) whether the row is a member.
+    confidence
+        The confidence of each interval.
+    random_state
+        Selects the rows that choose the threshold of accuracy and advantage.
+
+    Returns
+    -------
+    AttackFigures
+
+    Raises
+    ------
+    InvalidInput
+        If a score is not finite, or there are fewer than two members or non-members.
+    """
     scores, truth = checked_scores(scores, truth)
     confidence = _checks.probability("confidence", confidence)
     advantage = _advantage(scores, truth, confidence, random_state)
@@ -177,7 +205,7 @@ def figures(
 
 
 def auc(scores: Any, truth: Any, *, confidence: float = 0.95) -> Interval:
-    """The area under the ROC curve, with an interval proved for every n, every law and ties.
+    """Return the area under the ROC curve, with an interval valid for every n, law and ties.
 
     The area A is a two-sample U-statistic, an average of averages of k = min(n₁, n₀) independent
     variables in [0, 1] with mean θ (Hoeffding 1963, Sec. 5b). So E φ(kA) ≤ E φ(B) for every convex
@@ -193,7 +221,7 @@ def auc(scores: Any, truth: Any, *, confidence: float = 0.95) -> Interval:
     miss = (1 - _checks.probability("confidence", confidence)) / 2
     _, true, false = _counted(scores, truth)
     fewer = int(min(true[-1], false[-1]))
-    # Twice the number of right pairs is a whole number: nothing is rounded before the division.
+    # Twice the number of right pairs is an integer: nothing is rounded before the division.
     twice = int(np.dot(np.diff(false), true[1:] + true[:-1]))
     pairs = 2 * int(true[-1]) * int(false[-1])
     return Interval(
@@ -205,49 +233,49 @@ def auc(scores: Any, truth: Any, *, confidence: float = 0.95) -> Interval:
 
 
 def _least_mean(value: float, terms: int, miss: float) -> float:
-    """The θ below which an area ≥ ``value`` has probability ≤ ``miss``; rounded down."""
+    """Return the θ below which an area ≥ ``value`` has probability ≤ ``miss``; rounded down."""
     if value == 0:
         return 0.0
     total = terms * value
     last = math.ceil(total) - 1
-    gaps = np.unique(np.geomspace(1, last + 1, _PLACES).round().astype(np.int64))
-    places = (last + 1 - gaps).astype(np.float64)
+    gaps = np.unique(np.geomspace(1, last + 1, _POINTS).round().astype(np.int64))
+    points = (last + 1 - gaps).astype(np.float64)
 
     def too_likely(mean: FloatArray) -> FloatArray:
-        return np.asarray(_tail(float(mean), terms, total, places) - miss)
+        return np.asarray(_tail(float(mean), terms, total, points) - miss)
 
     below, _ = bracket_root(too_likely, 0.0, value, halvings=40)
     return float(below)
 
 
-def _tail(mean: float, terms: int, total: float, places: FloatArray) -> float:
-    """min over j in ``places`` of E(B − j)₊/(total − j), B ~ Binomial(terms, mean).
+def _tail(mean: float, terms: int, total: float, points: FloatArray) -> float:
+    """Return min over j in ``points`` of E(B − j)₊/(total − j), B ~ Binomial(terms, mean).
 
     E(B − j)₊ = k·θ·P(Binomial(k − 1, θ) ≥ j) − j·P(B > j), and a binomial tail is a beta integral.
     """
     with np.errstate(invalid="ignore"):
-        one_less = np.where(places > 0, betainc(places, terms - places, mean), 1.0)
-    excess = terms * mean * one_less - places * betainc(places + 1, terms - places, mean)
-    return float(np.min(excess / (total - places)))
+        one_less = np.where(points > 0, betainc(points, terms - points, mean), 1.0)
+    excess = terms * mean * one_less - points * betainc(points + 1, terms - points, mean)
+    return float(np.min(excess / (total - points)))
 
 
 # -- true positives at few false ones --------------------------------------------------------------
 
 
 def threshold_at(scores: Any, truth: Any, rate: float) -> float:
-    """The least t with at most the share ``rate`` of the non-members above it; −∞ if all may be."""
+    """Return the least t with a share ≤ ``rate`` of the non-members above it; −∞ if all may be."""
     scores, truth = checked_scores(scores, truth)
     return _threshold(_falling(scores[~truth]), _checks.probability("rate", rate))
 
 
 def tpr_at(scores: Any, truth: Any, rate: float, *, confidence: float = 0.95) -> Interval:
-    """sup{TPR(t) : FPR(t) ≤ ``rate``}, with an interval proved for every n, every law and ties.
+    """Return sup{TPR(t) : FPR(t) ≤ ``rate``}, with an interval valid for every n, law and ties.
 
-    A threshold at the j-th largest score of non-members has, whatever their law, an FPR of at most
-    (with ties counted in: at least) a Beta(j, n₀ − j + 1) variable (Wilks 1941). Two such j put the
-    threshold in question between them, and the members, who had no part in that, are counted at
-    both by Clopper and Pearson; each of the four may miss with (1 − confidence)/4. The lower end is
-    0 with fewer than about 4/rate non-members: so few do not show how rare a false hit is.
+    A threshold at the j-th largest score of non-members has, for any law, an FPR of at most (with
+    ties counted in: at least) a Beta(j, n₀ − j + 1) variable (Wilks 1941). Two such j bracket the
+    threshold in question, and the members, which are independent of it, are counted at both by
+    Clopper and Pearson; each of the four limits misses with probability at most (1 − confidence)/4.
+    The lower end is 0 with fewer than about 4/rate non-members: too few to bound the FPR.
     """
     scores, truth = checked_scores(scores, truth)
     rate = _checks.probability("rate", rate)
@@ -258,11 +286,11 @@ def tpr_at(scores: Any, truth: Any, rate: float, *, confidence: float = 0.95) ->
     from scipy.stats import binom
 
     least, most = (int(binom.ppf(share, len(others), rate)) for share in (miss, 1 - miss))
-    sure = int(np.count_nonzero(members > others[least - 1])) if least > 0 else 0
+    certain = int(np.count_nonzero(members > others[least - 1])) if least > 0 else 0
     open_ = int(np.count_nonzero(members >= others[most])) if most < len(others) else count
     return Interval(
         value=float(np.mean(members > _threshold(others, rate))),
-        low=lower_limit(sure, count, miss),
+        low=lower_limit(certain, count, miss),
         high=upper_limit(open_, count, miss),
         confidence=confidence,
     )
@@ -273,7 +301,7 @@ def _falling(scores: FloatArray) -> FloatArray:
 
 
 def _threshold(others: FloatArray, rate: float) -> float:
-    """Of ``others`` in falling order; a share that is a whole number but for rounding is one."""
+    """Return the threshold of ``others`` in falling order; a rounded integer count is exact."""
     above = math.floor(rate * len(others) + 1e-9)
     return float(others[above]) if above < len(others) else -math.inf
 
@@ -282,26 +310,27 @@ def _threshold(others: FloatArray, rate: float) -> float:
 
 
 def _advantage(scores: FloatArray, truth: Flags, confidence: float, seed: int) -> Interval:
-    """TPR − FPR of a threshold, judged on other rows than those it was chosen on.
+    """Return TPR − FPR of a threshold, on other rows than those it was chosen on.
 
     Given the threshold, the accuracy (1 + TPR − FPR)/2 is, as an area is, an average of averages of
-    2k independent coins, k the fewer of members and non-members: its interval is that of ``auc``,
-    proved for every n. (Newcombe's squares are shorter, but where an attack is nearly perfect they
-    miss in 5 % whatever was asked for. Cross-fitting would judge on all rows, but thresholds of
-    folds that share rows are dependent: intervals at 95 % then missed in 6 to 7 %.)
+    2k independent Bernoulli variables, k the smaller number of members and non-members: its
+    interval is that of ``auc``, proved for every n. (Newcombe's squares are shorter, but for a
+    nearly perfect attack they miss in 5 % at any nominal level. Cross-fitting would judge on all
+    rows, but thresholds of folds that share rows are dependent: intervals at 95 % then missed in 6
+    to 7 %.)
     """
     judged = _judged(truth, seed)
-    said = scores > _best_threshold(scores[~judged], truth[~judged])
+    positive = scores > _best_threshold(scores[~judged], truth[~judged])
     members, others = (int(np.count_nonzero(judged & kind)) for kind in (truth, ~truth))
-    found = int(np.count_nonzero(said & judged & truth))
-    spared = int(np.count_nonzero(~said & judged & ~truth))
-    return _of_counts(found, members, spared, others, confidence)
+    hits = int(np.count_nonzero(positive & judged & truth))
+    spared = int(np.count_nonzero(~positive & judged & ~truth))
+    return _of_counts(hits, members, spared, others, confidence)
 
 
-def _of_counts(found: int, members: int, spared: int, others: int, confidence: float) -> Interval:
-    """TPR − FPR of ``found`` members of so many, and ``spared`` non-members of so many."""
-    # Whole numbers: nothing is rounded before the division.
-    right, pairs = found * others + spared * members, 2 * members * others
+def _of_counts(hits: int, members: int, spared: int, others: int, confidence: float) -> Interval:
+    """Return TPR − FPR of ``hits`` among members and ``spared`` among non-members."""
+    # Integers: nothing is rounded before the division.
+    right, pairs = hits * others + spared * members, 2 * members * others
     coins, miss = 2 * min(members, others), (1 - confidence) / 2
     return Interval(
         value=(2 * right - pairs) / pairs,
@@ -312,18 +341,18 @@ def _of_counts(found: int, members: int, spared: int, others: int, confidence: f
 
 
 def _judged(truth: Flags, seed: int) -> Flags:
-    """(n,) the rows that do not choose the threshold: all but n^¾ of each kind, half at least.
+    """Return (n,) the rows that do not choose the threshold: all but n^¾ of each kind, ≥ half.
 
-    A threshold chosen on k rows loses about k^(−⅔) of the advantage: of less weight at n^¾ rows
-    than the n^(−½) by which the judged rows err.
+    A threshold chosen on k rows loses about k^(−⅔) of the advantage: at n^¾ rows less than the
+    sampling error n^(−½) of the judged rows.
     """
     rng = np.random.default_rng(seed)
     judged = np.ones(len(truth), dtype=np.bool_)
     for rows in (np.flatnonzero(truth), np.flatnonzero(~truth)):
         if len(rows) < 2:
             raise InvalidInput(
-                "truth: has one member, or one other, by whom a threshold would be both chosen"
-                " and judged; pass at least two of each."
+                "truth: has only one member or one non-member, so that a threshold would be both"
+                " chosen and judged on it; pass at least two of each."
             )
         choosing = min(len(rows) // 2, math.ceil(len(rows) ** 0.75))
         judged[rng.permutation(rows)[:choosing]] = False
@@ -331,19 +360,20 @@ def _judged(truth: Flags, seed: int) -> Flags:
 
 
 def _best_threshold(scores: FloatArray, truth: Flags) -> float:
-    """Where TPR − FPR is largest, halfway to the next score above."""
+    """Return the threshold of the largest TPR − FPR, halfway to the next score above."""
     thresholds, true, false = _counted(scores, truth)
     gain = true / true[-1] - false / false[-1]
-    place = int(np.argmax(gain))
-    above = thresholds[place - 1] if place > 0 else thresholds[place]
-    # At −∞, where everyone is a member, there is no halfway.
-    return float(thresholds[place] / 2 + above / 2)
+    index = int(np.argmax(gain))
+    above = thresholds[index - 1] if index > 0 else thresholds[index]
+    # −∞, where all rows are called members, stays −∞.
+    return float(thresholds[index] / 2 + above / 2)
 
 
 # -- counting --------------------------------------------------------------------------------------
 
 
 def checked_scores(scores: Any, truth: Any) -> tuple[FloatArray, Flags]:
+    """Return finite scores (n,) and booleans (n,) of both kinds, or raise."""
     scores = _checks.vector(scores, name="scores")
     truth = np.asarray(truth)
     if truth.dtype != np.bool_ or truth.shape != scores.shape:
@@ -352,12 +382,12 @@ def checked_scores(scores: Any, truth: Any) -> tuple[FloatArray, Flags]:
             f" each of {len(scores)} scores."
         )
     if not 0 < truth.sum() < len(truth):
-        raise InvalidInput("truth: holds one kind of row only; pass both members and non-members.")
+        raise InvalidInput("truth: has only one kind of row; pass both members and non-members.")
     return scores, truth
 
 
 def _counted(scores: FloatArray, truth: Flags) -> tuple[FloatArray, IntArray, IntArray]:
-    """(thresholds, members above each, non-members above each), thresholds falling to −∞."""
+    """Return (thresholds, members above each, non-members above each), falling to −∞."""
     order = np.argsort(-scores, kind="stable")
     falling, member = scores[order], truth[order]
     last = np.flatnonzero(np.append(falling[1:] != falling[:-1], True))
@@ -367,7 +397,7 @@ def _counted(scores: FloatArray, truth: Flags) -> tuple[FloatArray, IntArray, In
 
 
 def _curve(thresholds: FloatArray, true: IntArray, false: IntArray) -> Roc:
-    """Without the points that lie on the straight line between their neighbours."""
+    """Return the curve without points on the straight line between their neighbours."""
     right, up = false[1:] - false[:-1], true[1:] - true[:-1]
     bends = right[1:] * up[:-1] != right[:-1] * up[1:]
     kept = np.concatenate([[True], bends, [True]])
@@ -384,7 +414,7 @@ class RowAuc:
     Parameters
     ----------
     value
-        (n,) see the module; NaN for a row that all references have, or none.
+        (n,) NaN for a row that is in all references or in none.
     error
         (n,) the standard error.
     """
@@ -396,8 +426,8 @@ class RowAuc:
 def row_auc(confidence: Confidences, inside: Flags) -> RowAuc:
     """Return the AUC of each column of ``confidence`` (m, n), by ``inside`` (m, n).
 
-    The standard error is Hanley and McNeil's (1982, Eq. 2), from below that of one pair in all:
-    where every pair is right it is not 0, but what the rule of three leaves.
+    The standard error is Hanley and McNeil's (1982, Eq. 2), bounded from below by that of half a
+    pair: it is not 0 even if every pair is right.
     """
     # Imported here: it takes half a second, and reports import this module.
     from scipy.stats import rankdata
@@ -424,7 +454,7 @@ def row_auc(confidence: Confidences, inside: Flags) -> RowAuc:
 
 
 def _standard_error(area: FloatArray, first: FloatArray, second: FloatArray) -> FloatArray:
-    """√[(A(1−A) + (m₁−1)(Q₁−A²) + (m₂−1)(Q₂−A²))/(m₁m₂)], Q₁ = A/(2−A), Q₂ = 2A²/(1+A).
+    """Return √[(A(1−A) + (m₁−1)(Q₁−A²) + (m₂−1)(Q₂−A²))/(m₁m₂)], Q₁ = A/(2−A), Q₂ = 2A²/(1+A).
 
     The larger of those for A and for 1 − A, at an A kept from 0 and 1 by half a pair.
     """
@@ -432,8 +462,8 @@ def _standard_error(area: FloatArray, first: FloatArray, second: FloatArray) -> 
     kept = np.clip(area, room, 1 - room)
 
     def variance(a: FloatArray) -> FloatArray:
-        one, two = a / (2 - a), 2 * a**2 / (1 + a)
-        spread = a * (1 - a) + (first - 1) * (one - a**2) + (second - 1) * (two - a**2)
+        q1, q2 = a / (2 - a), 2 * a**2 / (1 + a)
+        spread = a * (1 - a) + (first - 1) * (q1 - a**2) + (second - 1) * (q2 - a**2)
         return spread / (first * second)
 
     return np.asarray(np.sqrt(np.maximum(variance(kept), variance(1 - kept))))

@@ -1,4 +1,4 @@
-"""Answers of models, brought to the labels of the game, as numbers for each row.
+"""Signals: the answers of models, mapped to the labels of the game, as numbers for each row.
 
 Conventions
 -----------
@@ -9,11 +9,11 @@ p    (n, K) probabilities of K classes, one row each.
 ℓ    −log p_y, so that φ = −log(e^ℓ − 1).
 
 A regression has no classes. Its rows have ℓ = (y − ŷ)²/(2s²), minus the log of a normal density
-of standard deviation s over its peak; s is one number for all models, so that it shifts no row
-against another. φ follows from ℓ as above.
+of standard deviation s relative to its peak; s is one number for all models. φ follows from ℓ as
+above.
 
-Every model of one game answers for the same K classes. A model that was trained on fewer of them
-gives the missing classes probability 0. Rows may be arrays, sparse matrices, frames of pandas or
+All models of one game have the same K classes. A model that was trained on fewer of them has
+probability 0 for the missing classes. Rows may be arrays, sparse matrices, frames of pandas or
 polars, or tensors.
 """
 
@@ -48,17 +48,17 @@ __all__ = [
     "views",
 ]
 
-# The largest probabilities that are kept of a row (Shokri et al. 2017, section VI.E: three do
-# nearly as well as all).
+# The number of largest probabilities kept of a row (Shokri et al. 2017, section VI.E: three are
+# nearly as good as all).
 VIEWS = 3
-# Probabilities of single precision add up to 1 within this.
+# The tolerance of the sum of probabilities of single precision.
 _SLACK = 1e-3
 # Probabilities that are requested at a time.
 _BLOCK = 2**22
 
 
 def confidence(probabilities: Any, labels: Any, *, name: str = "the model") -> Confidences:
-    """(n,) φ of (n, K) ``probabilities``, ``labels`` (n,) the number of each row's own class."""
+    """Return (n,) φ of (n, K) ``probabilities``; ``labels`` (n,) codes each row's own class."""
     p = _checked(probabilities, name)
     classes = np.asarray(labels)
     if classes.shape != (len(p),) or classes.dtype.kind not in "iu":
@@ -74,38 +74,38 @@ def confidence(probabilities: Any, labels: Any, *, name: str = "the model") -> C
 
 
 def confidence_of_losses(losses: Any, *, name: str = "the model") -> Confidences:
-    """φ = −log(e^ℓ − 1) of losses ℓ = −log p ≥ 0, of any shape; infinity is a loss, NaN is none."""
+    """Return φ = −log(e^ℓ − 1) of losses ℓ = −log p ≥ 0 of any shape; ∞ is allowed, NaN is not."""
     loss = np.asarray(losses)
     if loss.dtype.kind not in "biuf":
         raise InvalidInput(f"losses: {name} gives {loss.dtype} values; must be numbers.")
     loss = loss.astype(np.float64, copy=False)
     if not np.all(loss >= 0):
         raise InvalidInput(
-            f"losses: {name} gives some that are NaN or negative; must be −log p of each row's own"
-            " label, at least 0."
+            f"losses: {name} has NaN or negative values; must be −log p of each row's own label, at"
+            " least 0."
         )
     with np.errstate(divide="ignore", over="ignore"):
-        # Where e^ℓ overflows φ is past its end anyway.
+        # Where e^ℓ overflows, φ is clipped anyway.
         return _clipped(-np.log(np.expm1(loss)))
 
 
 def confidence_of_squares(
     predictions: Any, targets: FloatArray, scale: float, *, name: str = "the model"
 ) -> Confidences:
-    """(n,) φ of a regression (module docstring), s = ``scale``."""
+    """Return (n,) φ of a regression (module docstring), s = ``scale``."""
     if not scale > 0:
         raise InvalidInput(f"scale={scale!r}: must be > 0.")
-    found = np.asarray(predictions, dtype=np.float64)
-    if found.shape == (len(targets), 1):
-        found = found[:, 0]
-    if found.shape != targets.shape or not np.all(np.isfinite(found)):
+    predicted = np.asarray(predictions, dtype=np.float64)
+    if predicted.shape == (len(targets), 1):
+        predicted = predicted[:, 0]
+    if predicted.shape != targets.shape or not np.all(np.isfinite(predicted)):
         raise InvalidInput(f"{name}: must predict one finite number for each row.")
     with np.errstate(over="ignore"):
-        return confidence_of_losses(((found - targets) / scale) ** 2 / 2, name=name)
+        return confidence_of_losses(((predicted - targets) / scale) ** 2 / 2, name=name)
 
 
 def views(probabilities: Any, *, name: str = "the model") -> Confidences:
-    """(n, c) the c = min(3, K) largest probabilities of each row, falling."""
+    """Return (n, c) the c = min(3, K) largest probabilities of each row, falling."""
     p = _checked(probabilities, name)
     kept = min(VIEWS, p.shape[1])
     largest = np.partition(p, p.shape[1] - kept, axis=1)[:, p.shape[1] - kept :]
@@ -113,22 +113,22 @@ def views(probabilities: Any, *, name: str = "the model") -> Confidences:
 
 
 def probabilities_of_scores(scores: Any, *, name: str = "the model") -> FloatArray:
-    """(n, K) softmax of ``scores`` (n, K); of (n,), which speak for the second class, (n, 2).
+    """Return (n, K) the softmax of ``scores`` (n, K); (n, 2) of scores (n,) of the second class.
 
-    A margin is no log odds, but attacks need its order and its differences alone.
+    A margin is not a log odds, but attacks need only its order and its differences.
     """
-    found = np.asarray(scores, dtype=np.float64)
-    if found.ndim not in (1, 2) or not np.all(np.isfinite(found)):
-        raise InvalidInput(f"{name}: gives scores that are not finite numbers, one row each.")
-    if found.ndim == 1:
-        found = np.column_stack([-found / 2, found / 2])
-    raised = np.exp(found - found.max(axis=1, keepdims=True, initial=-np.inf))
+    logits = np.asarray(scores, dtype=np.float64)
+    if logits.ndim not in (1, 2) or not np.all(np.isfinite(logits)):
+        raise InvalidInput(f"{name}: has scores that are not finite numbers, one row each.")
+    if logits.ndim == 1:
+        logits = np.column_stack([-logits / 2, logits / 2])
+    raised = np.exp(logits - logits.max(axis=1, keepdims=True, initial=-np.inf))
     shares: FloatArray = raised / raised.sum(axis=1, keepdims=True)
     return shares
 
 
 def _checked(probabilities: Any, name: str) -> NDArray[np.float64]:
-    """(n, K) finite, none negative, each row of sum 1; or an error that names the model."""
+    """Return (n, K) probabilities that are ≥ 0 and sum to 1 in every row, or raise."""
     p = np.asarray(probabilities)
     if p.ndim != 2 or p.shape[1] < 1 or p.dtype.kind not in "biuf":
         raise InvalidInput(
@@ -140,20 +140,20 @@ def _checked(probabilities: Any, name: str) -> NDArray[np.float64]:
         raise InvalidInput(f"{name}: gives probabilities that are NaN or negative.")
     if not np.all(np.abs(p.sum(axis=1) - 1) <= _SLACK):
         raise InvalidInput(
-            f"{name}: gives probabilities that do not add up to 1 in every row; give those of all"
+            f"{name}: has probabilities that do not sum to 1 in every row; pass those of all"
             " classes, after the softmax."
         )
     return p
 
 
 def _clipped(log_odds: FloatArray) -> Confidences:
-    """Float32 within ± LARGEST; both ends are reached by models that are certain."""
+    """Return float32 within ± LARGEST, the values of p = 0 and p = 1."""
     return np.clip(log_odds, -LARGEST, LARGEST).astype(np.float32)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Signals:
-    """Of n rows: φ (n,), and the largest probabilities (n, c); c = 0 for a regression."""
+    """The signals of n rows: φ (n,) and the largest probabilities (n, c); c = 0 for regression."""
 
     confidence: Confidences
     views: Confidences
@@ -163,8 +163,12 @@ class Signals:
 class Labels:
     """The labels of the game.
 
-    ``classes``  (K,) every label that may be asked about, sorted; None for a regression.
-    ``scale``    of a regression: s, the labels' standard deviation (module docstring).
+    Parameters
+    ----------
+    classes
+        (K,) all labels of the game, sorted; None for a regression.
+    scale
+        Of a regression: s, the labels' standard deviation (module docstring).
     """
 
     classes: NDArray[Any] | None
@@ -172,72 +176,72 @@ class Labels:
 
     @classmethod
     def of_classes(cls, y: Any, known: Any = None) -> "Labels":
-        """The labels in ``y`` and those that a model ``known`` already."""
-        found = _plain(y)
+        """Return the classes of ``y``, and those ``known`` to a model."""
+        labels = _plain(y)
         if known is not None:
             before = _plain(known)
-            _same_type(found, before)
-            found = np.concatenate([found, before])
-        return cls(classes=np.unique(found))
+            _same_type(labels, before)
+            labels = np.concatenate([labels, before])
+        return cls(classes=np.unique(labels))
 
     @classmethod
     def of_numbers(cls, y: Any) -> "Labels":
-        """Of a regression."""
+        """Return the labels of a regression."""
         spread = float(np.std(_checks.vector(y)))
         return cls(classes=None, scale=spread if spread > 0 else 1.0)
 
     def numbers(self, y: Any) -> NDArray[np.int32]:
-        """(n,) the place of each label among the classes; zeros for a regression."""
+        """Return (n,) the code of each label, its index among the classes; 0 for a regression."""
         if self.classes is None:
             return np.zeros(len(_checks.vector(y)), dtype=np.int32)
         values = _plain(y)
         _same_type(values, self.classes)
-        places = np.minimum(np.searchsorted(self.classes, values), len(self.classes) - 1)
-        if not np.all(self.classes[places] == values):
+        indices = np.minimum(np.searchsorted(self.classes, values), len(self.classes) - 1)
+        if not np.all(self.classes[indices] == values):
             raise InvalidInput(
-                "y: holds labels that are not among the classes of the rows in question; name them"
-                " to the target when it is made."
+                "y: holds labels that are not among the classes of the target; pass all labels when"
+                " the target is made."
             )
-        return places.astype(np.int32)
+        return indices.astype(np.int32)
 
     def of_probabilities(
-        self, ask: Callable[[Any], tuple[Any, Any]], X: Any, y: Any, name: str
+        self, evaluate: Callable[[Any], tuple[Any, Any]], X: Any, y: Any, name: str
     ) -> Signals:
-        """``ask`` gives the probabilities of some rows, and the classes of their columns."""
+        """Return the signals of a classifier; ``evaluate`` returns probabilities and classes."""
         X, numbers = as_rows(X), self.numbers(y)
         _check_length(X, len(numbers))
         assert self.classes is not None
         own, largest = [], []
         for rows, part in blocks_of_rows(X, max(1, _BLOCK // len(self.classes))):
-            p = self._all_columns(*ask(part), count_rows(part), name)
+            p = self._all_columns(*evaluate(part), count_rows(part), name)
             own.append(confidence(p, numbers[rows], name=name))
             largest.append(views(p, name=name))
         return Signals(confidence=np.concatenate(own), views=np.concatenate(largest))
 
     def of_predictions(self, predict: Callable[[Any], Any], X: Any, y: Any, name: str) -> Signals:
-        """Of a regression."""
+        """Return the signals of a regression."""
         X, labels = as_rows(X), _checks.vector(y)
         _check_length(X, len(labels))
-        found = confidence_of_squares(predict(X), labels, self.scale, name=name)
-        return Signals(confidence=found, views=np.empty((len(found), 0), dtype=np.float32))
+        log_odds = confidence_of_squares(predict(X), labels, self.scale, name=name)
+        return Signals(confidence=log_odds, views=np.empty((len(log_odds), 0), dtype=np.float32))
 
     def _all_columns(self, p: Any, known: Any, rows: int, name: str) -> NDArray[Any]:
-        """(rows, K), zeros for the classes that the model has not seen."""
+        """Return (rows, K), zeros for the classes that the model was not trained on."""
         assert self.classes is not None
         try:
-            found = np.asarray(p)
+            probabilities = np.asarray(p)
         except ValueError:
             raise InvalidInput(f"{name}: answers rows with lists of different lengths.") from None
-        if found.shape != (rows, len(known)):
+        if probabilities.shape != (rows, len(known)):
             raise InvalidInput(
-                f"{name}: answers {rows} rows with shape {found.shape}; must be ({rows},"
+                f"{name}: answers {rows} rows with shape {probabilities.shape}; must be ({rows},"
                 f" {len(known)}), a probability for each class."
             )
-        places = self.numbers(known)
-        if np.array_equal(places, np.arange(len(self.classes))):
-            return found
-        whole = np.zeros((rows, len(self.classes)), dtype=found.dtype)
-        whole[:, places] = found
+        columns = self.numbers(known)
+        if np.array_equal(columns, np.arange(len(self.classes))):
+            return probabilities
+        whole = np.zeros((rows, len(self.classes)), dtype=probabilities.dtype)
+        whole[:, columns] = probabilities
         return whole
 
 
@@ -247,7 +251,7 @@ def _check_length(X: Any, labels: int) -> None:
 
 
 def _plain(labels: Any) -> NDArray[Any]:
-    """A vector of numbers or of text; objects of one type become what they are."""
+    """Return a vector of numbers or of strings; objects of one type get that type."""
     values = _vector(labels)
     if values.dtype != object:
         return values
@@ -255,18 +259,18 @@ def _plain(labels: Any) -> NDArray[Any]:
         return values.astype(str)
     if all(isinstance(value, int | float | np.number | np.bool_) for value in values):
         return np.array(values.tolist())
-    raise InvalidInput("y holds labels of different types: use text for all, or numbers for all.")
+    raise InvalidInput("y holds labels of different types: use only strings, or only numbers.")
 
 
-def _same_type(one: NDArray[Any], other: NDArray[Any]) -> None:
-    """NumPy would turn numbers into text without a word, and 1.0 is not '1'."""
-    numeric = [values.dtype.kind in "biuf" for values in (one, other)]
+def _same_type(first: NDArray[Any], second: NDArray[Any]) -> None:
+    """Refuse to mix numbers and strings: NumPy would convert silently, and 1.0 is not '1'."""
+    numeric = [values.dtype.kind in "biuf" for values in (first, second)]
     if numeric[0] != numeric[1]:
-        raise InvalidInput("y: its labels are text and the model's are numbers, or the reverse.")
+        raise InvalidInput("y: its labels are strings and the model's are numbers, or vice versa.")
 
 
 def as_rows(X: Any, *, name: str = "X") -> Any:
-    """``X``, or an array of it where it is a plain list; at least one row."""
+    """Return ``X``, as an array if it is a list; at least one row."""
     if isinstance(X, np.ma.MaskedArray):
         raise InvalidInput(f"{name}: is a masked array; fill or drop what is masked.")
     if isinstance(X, list | tuple):
@@ -277,17 +281,17 @@ def as_rows(X: Any, *, name: str = "X") -> Any:
 
 
 def count_rows(X: Any) -> int:
-    """The number of rows."""
+    """Return the number of rows."""
     return int(X.shape[0])
 
 
 def take_rows(X: Any, rows: NDArray[np.intp]) -> Any:
-    """The rows of these numbers."""
+    """Return the rows of these indices."""
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
 def blocks_of_rows(X: Any, size: int) -> Iterator[tuple[slice, Any]]:
-    """``X`` itself if it has at most ``size`` rows, else pieces of that many, in order."""
+    """Yield ``X`` itself if it has at most ``size`` rows, else blocks of that many, in order."""
     rows = count_rows(X)
     if rows <= size:
         yield slice(0, rows), X
@@ -298,7 +302,7 @@ def blocks_of_rows(X: Any, size: int) -> Iterator[tuple[slice, Any]]:
 
 
 def stack_rows(first: Any, second: Any) -> Any:
-    """The rows of ``first``, then those of ``second``; both must be of one kind."""
+    """Return the rows of ``first``, then those of ``second``; both must be of one kind."""
     first, second = as_rows(first), as_rows(second)
     if first.shape[1:] != second.shape[1:]:
         raise InvalidInput(
@@ -328,7 +332,7 @@ def _is_sparse(X: Any) -> bool:
 
 
 def _frames(first: Any, second: Any) -> Any:
-    """Of pandas or polars, whichever has made both; neither is imported here."""
+    """Return both frames of pandas or polars, stacked; neither library is imported here."""
     if type(first) is not type(second) or list(first.columns) != list(second.columns):
         raise InvalidInput("X and the others: must be frames of one kind with the same columns.")
     if hasattr(first, "iloc"):

@@ -12,7 +12,7 @@ from expost import _checks
 from expost.auditing.audit import audit
 from expost.auditing.result import WARNING, Audit, Correlation
 from expost.auditing.roc import Interval, figures
-from expost.auditing.training import without_warnings
+from expost.auditing.training import seed_number, without_warnings
 from expost.errors import InvalidInput
 from expost.results import Displayed
 from expost.types import Audience
@@ -31,7 +31,7 @@ class AuditSweep(Displayed):
 
     @property
     def audience(self) -> Audience:
-        """The table is made of aggregates; the audits in it are for the curator."""
+        """Needs review: aggregates only. The audits themselves are curator-only."""
         return Audience.NEEDS_REVIEW
 
     def __len__(self) -> int:
@@ -42,34 +42,34 @@ class AuditSweep(Displayed):
 
     @property
     def correlations(self) -> tuple[Correlation | None, ...]:
-        """Of expected exposure and per-row AUC, at each ε."""
-        return tuple(_last(one) for one in self.audits)
+        """The correlation of expected exposure and per-row AUC, at each ε."""
+        return tuple(_last(result) for result in self.audits)
 
     @property
     def beaten(self) -> tuple[tuple[float, str], ...]:
-        """(ε, attack) of every advantage whose interval lies above what the guarantee allows.
+        """(ε, attack) of every advantage whose interval lies above the bound of the guarantee.
 
-        Of so many intervals some would by chance: they are taken so wide (Bonferroni) that all
-        of them hold together at the confidence that was asked for.
+        Intervals are widened (Bonferroni), so that all of them hold simultaneously at the
+        confidence.
         """
-        tried = sum(len(one.figures) for one in self.audits)
+        tried = sum(len(result.figures) for result in self.audits)
         return tuple(
             (epsilon, name)
-            for epsilon, one in self
-            for name, found in one.figures.items()
-            if one.advantage_bound is not None
-            and found.advantage.low > one.advantage_bound
-            and _widened(one, name, tried).low > one.advantage_bound
+            for epsilon, result in self
+            for name, attack_figures in result.figures.items()
+            if result.advantage_bound is not None
+            and attack_figures.advantage.low > result.advantage_bound
+            and _widened(result, name, tried).low > result.advantage_bound
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Every figure by ε, without a row's."""
+        """Return every figure by ε, without those of single rows."""
         return {
             "format": "expost-audit-sweep/1",
             "audience": self.audience.value,
             "warning": WARNING,
-            "beaten": [list(one) for one in self.beaten],
-            "audits": [{"epsilon": epsilon, **one.aggregate()} for epsilon, one in self],
+            "beaten": [list(result) for result in self.beaten],
+            "audits": [{"epsilon": epsilon, **result.aggregate()} for epsilon, result in self],
         }
 
 
@@ -82,28 +82,49 @@ def audit_sweep(
     random_state: int | None = None,
     **options: Any,
 ) -> AuditSweep:
-    """Audit ``model``, an expost estimator that is not fitted, at each of ``epsilons``.
+    """Audit an unfitted expost estimator at each of ``epsilons``.
 
-    The same coins decide at every ε who is a member, and the same parts of the rows train its
-    references. ``options`` are those of :func:`expost.audit`.
+    The same rows are members at every ε, and references are trained on the same parts of the rows.
+
+    Parameters
+    ----------
+    model
+        An unfitted expost estimator, or a Pipeline that ends in one.
+    X, y
+        The pool of rows and their labels.
+    epsilons
+        The values of ε.
+    random_state
+        A seed; None: from the operating system.
+    **options
+        As for :func:`expost.audit`.
+
+    Returns
+    -------
+    AuditSweep
+
+    Raises
+    ------
+    InvalidInput
+        If the model has no parameter epsilon, or an option does not apply to several audits.
     """
     last = model[-1] if isinstance(model, Pipeline) else model
     if not hasattr(last, "get_params") or "epsilon" not in last.get_params():
         raise InvalidInput("model: must be an estimator with the parameter epsilon.")
     if "checkpoint" in options or "exposure" in options or "X_out" in options:
-        raise InvalidInput("options: checkpoint, exposure and X_out are those of one audit.")
+        raise InvalidInput("options: checkpoint, exposure and X_out apply to one audit only.")
     if isinstance(epsilons, str) or not hasattr(epsilons, "__iter__"):
         raise InvalidInput(f"epsilons={epsilons!r}: must be a list of numbers.")
-    asked = sorted({_checks.positive("epsilons", one) for one in epsilons})
-    if not asked:
+    ordered = sorted({_checks.positive("epsilons", value) for value in epsilons})
+    if not ordered:
         raise InvalidInput("epsilons: must name at least one.")
     seed = random_state
     if seed is None:
-        seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
+        seed = seed_number(np.random.SeedSequence())
     return AuditSweep(
-        epsilons=tuple(asked),
+        epsilons=tuple(ordered),
         audits=tuple(
-            audit(_at(model, epsilon), X, y, random_state=seed, **options) for epsilon in asked
+            audit(_at(model, epsilon), X, y, random_state=seed, **options) for epsilon in ordered
         ),
     )
 
@@ -115,12 +136,12 @@ def _at(model: Any, epsilon: float) -> Any:
     return fresh
 
 
-def _widened(one: Audit, name: str, tried: int) -> Interval:
-    """The attack's advantage with the interval of one of ``tried``."""
-    confidence = 1 - (1 - one.confidence) / tried
-    return figures(one.scores[name], one.truth, confidence=confidence).advantage
+def _widened(result: Audit, name: str, tried: int) -> Interval:
+    """Return the attack's advantage with the Bonferroni interval of one of ``tried``."""
+    confidence = 1 - (1 - result.confidence) / tried
+    return figures(result.scores[name], result.truth, confidence=confidence).advantage
 
 
-def _last(one: Audit) -> Correlation | None:
-    """The correlation that is of no single model, where it is known."""
-    return one.correlations[-1] if one.correlations else None
+def _last(result: Audit) -> Correlation | None:
+    """Return the last correlation, which does not depend on the one model; None if unknown."""
+    return result.correlations[-1] if result.correlations else None

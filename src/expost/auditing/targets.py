@@ -1,21 +1,21 @@
-"""What is attacked, and what trains another like it.
+"""Targets: the model under attack, and how to train another one like it.
 
     target = target_of(model, y)             # any of the models below, y all labels of the game
     target.signals(X, y)                     # what the attacker sees of these rows
     target.trained(X_half, y_half, seed=1)   # a reference: trained like the target, on other rows
 
 ====================================  ========================================================
-model.json, its path or its Release,  asked as it is and never redrawn; references come from the
-a fitted expost estimator             same mechanism with its constants, n being theirs, and a
-                                      seed: simulations, no releases
-a scikit-learn estimator, Pipeline,   asked through predict_proba, else decision_function, else,
+model.json, its path or its Release,  used as it is and never redrawn; references come from the
+a fitted expost estimator             same mechanism with its constants, their own n, and a
+                                      seed: simulations, not releases
+a scikit-learn estimator, Pipeline,   evaluated by predict_proba, else decision_function, else,
 search, fitted or not                 for a regression, predict; references are refitted clones
-train(X, y, seed) -> predict_proba    any training at all (torch: see expost.torch)
-predict_proba, with ``train=``        such a model that is there already
+train(X, y, seed) -> predict_proba    any training function (torch: see expost.torch)
+predict_proba, with ``train=``        a model that such a function has trained
 ====================================  ========================================================
 
 ``seed`` sets every ``random_state`` of an estimator, nested ones included, so that references
-differ from each other and come out the same again.
+differ from each other and are reproducible.
 """
 
 import traceback
@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import InvalidParameterError
@@ -55,56 +54,55 @@ __all__ = [
     "target_of",
 ]
 
-# Parameters of an estimator are told in full up to this many characters.
-_TOLD = 10**6
+# The longest description of an estimator, in characters.
+_LONGEST = 10**6
 
 
 class Target(Protocol):
-    """A model, or a way to train one.
+    """A model, or a method to train one.
 
     The law: ``trained`` depends on its arguments alone, and nothing changes a target.
     """
 
     @property
     def name(self) -> str:
-        """As errors call it: ``the target``, ``reference 7``."""
+        """The name in errors: ``the target``, ``reference 7``."""
 
     @property
     def labels(self) -> Labels:
         """The labels of the game."""
 
     @property
-    def classes(self) -> NDArray[Any] | None:
-        """(K,) every label that may be asked about, sorted; None for a regression."""
-
-    @property
     def is_fitted(self) -> bool:
-        """Whether there is a model to be asked."""
+        """Whether there is a model to evaluate."""
 
     @property
     def can_train(self) -> bool:
-        """Whether there is a way to train others like it."""
+        """Whether others like it can be trained."""
 
     @property
     def description(self) -> str:
-        """One line that says how models like it are made."""
+        """One line on how models like it are trained."""
 
     @property
     def untrained(self) -> "Target":
-        """The same without a model to be asked, where it can do without: for those who train."""
+        """The same without its model, if it can be trained: what workers receive."""
 
     def signals(self, X: Any, y: Any) -> Signals:
-        """What the attacker sees of these rows with these labels."""
+        """Return what the attacker sees of these rows with these labels."""
 
     def trained(self, X: Any, y: Any, seed: int, *, name: str = "a reference") -> "Target":
-        """A model trained like this one, on these rows alone."""
+        """Train a model like this one on these rows alone."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EstimatorTarget:
     """An object of scikit-learn's interface.
 
-    ``prototype``  what is cloned and fitted; None where it cannot be.
+    Parameters
+    ----------
+    prototype
+        What is cloned and fitted; None if it cannot be cloned.
     """
 
     estimator: Any
@@ -113,13 +111,8 @@ class EstimatorTarget:
     name: str = "the target"
 
     @property
-    def classes(self) -> NDArray[Any] | None:
-        """(K,) every label that may be asked about, sorted; None for a regression."""
-        return self.labels.classes
-
-    @property
     def is_fitted(self) -> bool:
-        """Whether there is a model to be asked."""
+        """Whether the estimator is fitted."""
         return _is_fitted(self.estimator)
 
     @property
@@ -134,23 +127,23 @@ class EstimatorTarget:
 
     @property
     def description(self) -> str:
-        """Its class, and every parameter that is not a default; random states are none."""
+        """The class, and every parameter that is not a default; without random states."""
         model = self.prototype if self.can_train else self.estimator
         whole = isinstance(model, BaseEstimator)
-        told = model.__repr__(N_CHAR_MAX=_TOLD) if whole else repr(model)
-        return f"{type(model).__module__}: {without_addresses(' '.join(told.split()))}"
+        representation = model.__repr__(N_CHAR_MAX=_LONGEST) if whole else repr(model)
+        return f"{type(model).__module__}: {without_addresses(' '.join(representation.split()))}"
 
     def signals(self, X: Any, y: Any) -> Signals:
-        """What the attacker sees of these rows with these labels."""
+        """Return what the attacker sees of these rows with these labels."""
         model = self.estimator
         if not self.is_fitted:
             raise InvalidInput(f"{self.name}: {type(model).__name__} is not fitted; call its fit.")
-        with _asking(self.name):
-            if self.classes is None:
+        with _evaluating(self.name):
+            if self.labels.classes is None:
                 return self.labels.of_predictions(model.predict, X, y, self.name)
-            return self.labels.of_probabilities(self._ask, X, y, self.name)
+            return self.labels.of_probabilities(self._evaluate, X, y, self.name)
 
-    def _ask(self, X: Any) -> tuple[Any, Any]:
+    def _evaluate(self, X: Any) -> tuple[Any, Any]:
         model = self.estimator
         if hasattr(model, "predict_proba"):
             return model.predict_proba(X), model.classes_
@@ -158,10 +151,10 @@ class EstimatorTarget:
         return probabilities_of_scores(scores, name=self.name), model.classes_
 
     def trained(self, X: Any, y: Any, seed: int, *, name: str = "a reference") -> "EstimatorTarget":
-        """A clone, seeded and fitted to these rows."""
+        """Return a clone, seeded and fitted to these rows."""
         if not self.can_train:
             raise InvalidInput(
-                f"model: {type(self.estimator).__name__} is not to be cloned by scikit-learn and"
+                f"model: {type(self.estimator).__name__} cannot be cloned by scikit-learn and"
                 " fitted; pass train=, a function (X, y, seed) -> predict_proba."
             )
         with without_warnings(), _training(name):
@@ -172,57 +165,52 @@ class EstimatorTarget:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReleaseTarget:
-    """A model that expost released, asked as it stands in model.json."""
+    """A model that expost released, as it is in model.json."""
 
     release: Release
     labels: Labels
     name: str = "the target"
 
     @property
-    def classes(self) -> NDArray[Any] | None:
-        """(K,) every label that may be asked about, sorted; None for a regression."""
-        return self.labels.classes
-
-    @property
     def is_fitted(self) -> bool:
-        """It was released."""
+        """True: it was released."""
         return True
 
     @property
     def can_train(self) -> bool:
-        """model.json says how it was made."""
+        """True: model.json describes the mechanism."""
         return True
 
     @property
     def untrained(self) -> "ReleaseTarget":
-        """Itself: how it was made stands beside θ."""
+        """Itself: the mechanism is stored with θ."""
         return self
 
     @property
     def description(self) -> str:
-        """The mechanism, its budget, and how rows come into the unit ball."""
+        """The mechanism, its privacy parameters, and how rows are mapped into the unit ball."""
         fields = self.release.to_json()
         kept = ("mechanism", "loss", "n", "regularization", "unit_ball", "classes")
         return "expost release: " + ", ".join(f"{name}={fields[name]!r}" for name in kept)
 
     def signals(self, X: Any, y: Any) -> Signals:
-        """What the attacker sees of these rows with these labels."""
-        if self.classes is None:
+        """Return what the attacker sees of these rows with these labels."""
+        if self.labels.classes is None:
             return self.labels.of_predictions(self._linear, X, y, self.name)
-        return self.labels.of_probabilities(self._ask, X, y, self.name)
+        return self.labels.of_probabilities(self._evaluate, X, y, self.name)
 
-    def _ask(self, X: Any) -> tuple[FloatArray, Any]:
-        """One score speaks for the second class of the release, sorted or not."""
+    def _evaluate(self, X: Any) -> tuple[FloatArray, Any]:
+        """Return probabilities and classes; one score is that of the release's second class."""
         scores = probabilities_of_scores(self._linear(X), name=self.name)
         return scores, self.release.classes
 
     def _linear(self, X: Any) -> FloatArray:
-        """x·coef + intercept, as the estimators have it."""
+        """Return x·coef + intercept, as the estimators compute it."""
         names, expected = getattr(X, "columns", None), self.release.feature_names
         if names is not None and expected is not None and tuple(map(str, names)) != expected:
             raise InvalidInput(
-                "X: its columns are not those of the model, in their order; the model was made with"
-                f" {', '.join(expected)}."
+                "X: its columns are not those of the model, in their order; the model was trained"
+                f" with {', '.join(expected)}."
             )
         coef, intercept = self.release.coefficients
         rows = _checks.matrix(X, min_rows=1)
@@ -234,30 +222,32 @@ class ReleaseTarget:
         return scores
 
     def trained(self, X: Any, y: Any, seed: int, *, name: str = "a reference") -> "ReleaseTarget":
-        """The same mechanism on these rows, its noise from ``seed``: a simulation.
+        """Run the same mechanism on these rows with noise from ``seed``: a simulation.
 
         ε, Λ, the ball and the classes are the release's; n, and with it the noise, is that of the
-        rows. It is not saved, and nobody's budget pays for it.
+        rows. The model is not saved and does not count against a privacy budget.
         """
-        how = self.release.mechanism.with_constants(rows=count_rows(X))
+        mechanism = self.release.mechanism.with_constants(rows=count_rows(X))
         with _training(name):
-            theta = self._simulated(how, X, y, np.random.default_rng(seed))
-        drawn = replace(self.release, mechanism=how, theta=theta, seeded=True)
+            theta = self._simulated(mechanism, X, y, np.random.default_rng(seed))
+        drawn = replace(self.release, mechanism=mechanism, theta=theta, seeded=True)
         return replace(self, release=drawn, name=name)
 
-    def _simulated(self, how: Mechanism, X: Any, y: Any, rng: np.random.Generator) -> FloatArray:
-        problem, penalty = self.release.objective(X, y), how.total_regularization
-        # What objective perturbation adds to Λ depends on n.
-        problem = replace(problem, penalty=np.full(how.dimension, penalty))
-        return how.release(problem, rng)
+    def _simulated(
+        self, mechanism: Mechanism, X: Any, y: Any, rng: np.random.Generator
+    ) -> FloatArray:
+        problem, penalty = self.release.objective(X, y), mechanism.total_regularization
+        # The regularization that objective perturbation adds to Λ depends on n.
+        problem = replace(problem, penalty=np.full(mechanism.dimension, penalty))
+        return mechanism.release(problem, rng)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FunctionTarget:
-    """A training function, ``train(X, y, seed)``, and perhaps a model that it has made.
+    """A training function, ``train(X, y, seed)``, and optionally a model that it has trained.
 
-    What it gives back is a function of X: (n, K) probabilities of the sorted classes, or (n,)
-    predictions of a regression; or an object with ``predict_proba`` (and ``classes_``).
+    It returns a function of X: (n, K) probabilities of the sorted classes, or (n,) predictions of a
+    regression; or an object with ``predict_proba`` (and ``classes_``).
     """
 
     train: Callable[[Any, Any, int], Any] | None
@@ -266,13 +256,8 @@ class FunctionTarget:
     name: str = "the target"
 
     @property
-    def classes(self) -> NDArray[Any] | None:
-        """(K,) every label that may be asked about, sorted; None for a regression."""
-        return self.labels.classes
-
-    @property
     def is_fitted(self) -> bool:
-        """Whether there is a model to be asked."""
+        """Whether there is a model to evaluate."""
         return self.model is not None
 
     @property
@@ -287,26 +272,28 @@ class FunctionTarget:
 
     @property
     def description(self) -> str:
-        """The function's name, and a fingerprint of what it does."""
+        """The function's name, and the fingerprint of its code."""
         function = self.train if self.train is not None else self.model
         named = function if hasattr(function, "__qualname__") else type(function)
         name = f"{named.__module__}.{named.__qualname__}"
         return f"training function {name} ({fingerprint(function)})"
 
     def signals(self, X: Any, y: Any) -> Signals:
-        """What the attacker sees of these rows with these labels."""
+        """Return what the attacker sees of these rows with these labels."""
         if self.model is None:
             raise InvalidInput(f"{self.name}: is a training function; train a model first.")
-        with _asking(self.name):
-            if self.classes is None:
+        with _evaluating(self.name):
+            if self.labels.classes is None:
                 predict = getattr(self.model, "predict", self.model)
                 return self.labels.of_predictions(predict, X, y, self.name)
-            ask = getattr(self.model, "predict_proba", self.model)
-            known = getattr(self.model, "classes_", self.classes)
-            return self.labels.of_probabilities(lambda part: (ask(part), known), X, y, self.name)
+            evaluate = getattr(self.model, "predict_proba", self.model)
+            known = getattr(self.model, "classes_", self.labels.classes)
+            return self.labels.of_probabilities(
+                lambda part: (evaluate(part), known), X, y, self.name
+            )
 
     def trained(self, X: Any, y: Any, seed: int, *, name: str = "a reference") -> "FunctionTarget":
-        """What the function makes of these rows."""
+        """Train a model on these rows."""
         if self.train is None:
             raise InvalidInput(
                 "model: answers, but cannot be trained again; pass train=, a function (X, y, seed)"
@@ -316,8 +303,8 @@ class FunctionTarget:
             model = self.train(X, y, seed)
         if not callable(model) and not hasattr(model, "predict_proba"):
             raise InvalidInput(
-                f"{name}: its training gave a {type(model).__name__}; must give a function of X, or"
-                " an object with predict_proba."
+                f"{name}: its training returned a {type(model).__name__}; must return a function of"
+                " X, or an object with predict_proba."
             )
         return replace(self, model=model, name=name)
 
@@ -329,14 +316,28 @@ def target_of(
     train: Callable[[Any, Any, int], Any] | None = None,
     regression: bool | None = None,
 ) -> Target:
-    """The target that ``model`` is (module docstring).
+    """Return the target of an attack on ``model``.
 
-    Args:
-        model: what is attacked, or what trains it.
-        y: every label that will be asked about, of the population too.
-        train: for a model that is a function or has no ``fit``: how others like it are trained.
-        regression: whether labels are numbers to be predicted; None asks the estimator, and holds
-            a function for a classifier.
+    Parameters
+    ----------
+    model
+        What is attacked, or what trains it.
+    y
+        All labels of the game, with those of the population.
+    train
+        For a model that is a function or has no ``fit``: how others like it are trained.
+    regression
+        Whether labels are numbers to be predicted; None: decided by the estimator, and False for a
+        function.
+
+    Returns
+    -------
+    Target
+
+    Raises
+    ------
+    InvalidInput
+        If the model has no probabilities, scores or predictions that an attack can use.
     """
     if isinstance(model, str | Path):
         model = Release.load(model)
@@ -353,7 +354,7 @@ def target_of(
         return _estimator_target(model, y, regression)
     if train is None and _is_torch(model):
         raise InvalidInput(
-            "model: is a torch module; pass its training function as train=, or take"
+            "model: is a torch module; pass its training function as train=, or use"
             " expost.torch.torch_target."
         )
     labels = Labels.of_numbers(y) if regression else _classes_of(y)
@@ -414,10 +415,10 @@ def _is_torch(model: Any) -> bool:
 
 @contextmanager
 def _training(name: str) -> Iterator[None]:
-    """Name the model that could not be trained, and where in the code that was.
+    """Raise errors of a training as InvalidInput, with the model's name and the line of code.
 
-    The message of the error is not repeated, because it may quote a cell; of a parameter it does
-    not.
+    The message of the error is not repeated, because it may quote a cell of the data; messages
+    about parameters do not.
     """
     try:
         yield
@@ -425,18 +426,17 @@ def _training(name: str) -> Iterator[None]:
         raise
     except InvalidParameterError as error:
         raise InvalidInput(f"{name}: could not be trained: {error}") from None
-    # The user's own code, or a library's, runs here: it may raise anything.
+    # Code of the user or of a library runs here: it may raise anything.
     except Exception as error:  # noqa: BLE001 (see above)
         raise InvalidInput(
-            f"{name}: could not be trained (its fit raised {_raised(error)}): it must take"
-            " rows like these, of numbers and without gaps where it asks for that, and a random"
-            " part of them, in which every class needs enough rows."
+            f"{name}: could not be trained (its fit raised {_raised(error)}). The model must accept"
+            " rows like these, and a random part of them in which some class may have few rows."
         ) from None
 
 
 @contextmanager
-def _asking(name: str) -> Iterator[None]:
-    """The same of a model that is asked."""
+def _evaluating(name: str) -> Iterator[None]:
+    """Raise errors of an evaluation as InvalidInput, with the model's name and the line."""
     try:
         yield
     except ExpostError:
@@ -444,13 +444,13 @@ def _asking(name: str) -> Iterator[None]:
     # As above.
     except Exception as error:  # noqa: BLE001 (see above)
         raise InvalidInput(
-            f"{name}: could not answer (it raised {_raised(error)}): it must take every row"
-            " in question, of the columns that it was trained with, and give each a probability"
+            f"{name}: could not be evaluated (it raised {_raised(error)}). The model must accept"
+            " every row in question, with the columns it was trained on, and return a probability"
             " for every class."
         ) from None
 
 
 def _raised(error: Exception) -> str:
-    """The kind of an error, and the line that raised it."""
+    """Return the type of an error, and the line that raised it."""
     *_, (frame, line) = traceback.walk_tb(error.__traceback__)
     return f"{type(error).__name__} in {Path(frame.f_code.co_filename).name}, line {line}"

@@ -1,13 +1,13 @@
 """Trainings of simulated models: without warnings, in one thread, seeded, and identified.
 
-A reference is a simulation and no release, so that the warnings of a release do not apply to it.
+A reference is a simulation, not a release, so that the warnings of a release do not apply to it.
 Thread limits belong to a process, not to a thread. Trainings that overlap in several threads share
 one change of them: the first sets it, the last resets it.
 
 A fingerprint identifies a training function, so that the checkpoint of another function is not
-used. It covers the function's code, constants, defaults and closure; functions that it calls count
-by their names. Two functions that differ deeper down have the same fingerprint. Tensors and modules
-of torch count by their numbers: pickled twice they are not the same.
+used. It covers the function's code, constants, defaults and closure; functions that it calls are
+identified by their names. Two functions that differ deeper down have the same fingerprint. Tensors
+and modules of torch are identified by their numbers: pickled twice they differ.
 """
 
 import copy
@@ -27,11 +27,11 @@ import numpy as np
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from expost.engine import processes
+from expost.engine.threads import one_torch_thread
 from expost.errors import (
     BudgetWarning,
     ClippedRowsWarning,
-    NoPromiseWarning,
+    NoGuaranteeWarning,
     PrivacyLeakWarning,
     RaisedRegularizationWarning,
     SeededReleaseWarning,
@@ -43,16 +43,17 @@ __all__ = [
     "fingerprint",
     "one_thread",
     "prototype",
+    "seed_number",
     "seeded",
     "without_addresses",
     "without_warnings",
 ]
 
-# True of a release; a reference is none, and the target's own fit has said them.
+# These apply to a release; a reference is none, and the target's own fit has already warned.
 _OF_RELEASES = (
     BudgetWarning,
     ClippedRowsWarning,
-    NoPromiseWarning,
+    NoGuaranteeWarning,
     PrivacyLeakWarning,
     RaisedRegularizationWarning,
     SeededReleaseWarning,
@@ -60,7 +61,7 @@ _OF_RELEASES = (
 )
 # expost's estimators count their copies, to warn of a search (estimators, ``__sklearn_clone__``).
 _COUNT = "_copies"
-# Of an object without a repr of its own: another one in every process.
+# In the default repr of an object; it differs in every process.
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _DIGITS = 12
 
@@ -71,7 +72,7 @@ def without_warnings() -> AbstractContextManager[None]:
 
 
 class _Shared:
-    """A change of the process that is made by the first to ask for it, undone by the last."""
+    """A change of the process that its first user makes and its last user reverts."""
 
     def __init__(self, change: Callable[[], AbstractContextManager[Any]]) -> None:
         self._change = change
@@ -96,8 +97,8 @@ class _Shared:
 
 @contextmanager
 def _single() -> Iterator[None]:
-    """Sums of more threads round differently, and workers would take each other's cores."""
-    with threadpool_limits(limits=1), processes.one_thread():
+    """Limit to one thread: more threads round sums differently and compete for cores."""
+    with threadpool_limits(limits=1), one_torch_thread():
         yield
 
 
@@ -105,9 +106,9 @@ one_thread = _Shared(_single)
 
 
 def prototype(estimator: Any) -> Any:
-    """An unfitted copy without any random state; ``estimator`` does not count it among its copies.
+    """Return an unfitted copy without random states that ``estimator`` does not count as a copy.
 
-    None where there is no such copy: not scikit-learn's interface.
+    None if there is no such copy: not scikit-learn's interface.
     """
     if not (hasattr(estimator, "fit") and hasattr(estimator, "get_params")):
         return None
@@ -116,22 +117,21 @@ def prototype(estimator: Any) -> Any:
     fresh = [part for part in parts if hasattr(part, "get_params") and not hasattr(part, _COUNT)]
     try:
         with without_warnings():
-            found = clone(estimator)
+            unfitted = clone(estimator)
     except (TypeError, RuntimeError):
         return None
     for part, count in counts:
         setattr(part, _COUNT, count)
     for part in fresh:
         vars(part).pop(_COUNT, None)
-    return found.set_params(**dict.fromkeys(_stateful(found)))
+    return unfitted.set_params(**dict.fromkeys(_stateful(unfitted)))
 
 
 def seeded(estimator: Any, seed: int) -> Any:
-    """``estimator`` with every ``random_state`` in it set from ``seed``, nested ones included.
+    """Set every ``random_state`` of ``estimator`` from ``seed``, nested ones included.
 
-    A splitter (``cv=KFold(shuffle=True)``) is no estimator and has no parameters to be set: it is
-    copied with another state. Names are gone through in order, so that the same estimator gets the
-    same states.
+    A splitter (``cv=KFold(shuffle=True)``) has no parameters to set: it is copied with another
+    state. Names are sorted, so that the same estimator gets the same states.
     """
     parameters, stateful = estimator.get_params(deep=True), _stateful(estimator)
     splitters = [
@@ -141,7 +141,7 @@ def seeded(estimator: Any, seed: int) -> Any:
         and not isinstance(value, type)
         and hasattr(value, "random_state")
     ]
-    # 31 bits: what every library takes for a seed.
+    # 31 bits: every library accepts such a seed.
     drawn = np.random.SeedSequence(seed).generate_state(len(stateful) + len(splitters)) >> 1
     changed: dict[str, Any] = {}
     for name, state in zip([*stateful, *splitters], drawn.tolist(), strict=True):
@@ -154,23 +154,28 @@ def seeded(estimator: Any, seed: int) -> Any:
 
 
 def _stateful(estimator: Any) -> list[str]:
-    """The names of the random states in it."""
+    """Return the names of the random states in ``estimator``."""
     names = sorted(estimator.get_params(deep=True))
     return [name for name in names if name.split("__")[-1] == "random_state"]
 
 
+def seed_number(seed: np.random.SeedSequence) -> int:
+    """Return a seed of 31 bits, which every library accepts."""
+    return int(seed.generate_state(1)[0] >> 1)
+
+
 def fingerprint(value: Any) -> str:
-    """Twelve hexadecimal digits for a function or data, the same in every process of a Python."""
+    """Return twelve hexadecimal digits of a function or data, equal in every process."""
     return hashlib.sha256(repr(_parts(value)).encode()).hexdigest()[:_DIGITS]
 
 
 def without_addresses(text: str) -> str:
-    """A repr that is the same in every process."""
+    """Return a repr that is the same in every process."""
     return _ADDRESS.sub("", text)
 
 
 def _parts(value: Any, around: tuple[Any, ...] = ()) -> Any:
-    """Nested lists of text; ``around`` are the functions that hold ``value``."""
+    """Return nested lists of strings; ``around`` are the functions that hold ``value``."""
     if isinstance(value, FunctionType):
         if any(value is function for function in around):
             return value.__qualname__  # It calls itself.
@@ -201,7 +206,7 @@ def _hash(value: Any) -> str:
         array = value.detach().cpu().numpy() if hasattr(value, "detach") else value
         return str(joblib.hash(array))
     except (pickle.PicklingError, AttributeError, TypeError, ValueError, RecursionError):
-        # Not to be pickled: what it says of itself.
+        # It cannot be pickled: use its repr.
         return f"{type(value).__qualname__} {without_addresses(repr(value))}"
 
 
@@ -209,7 +214,7 @@ def _cell(cell: Any) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
-        # Empty: what is not yet defined where the function is.
+        # Empty: not yet defined where the function is.
         return None
 
 
@@ -221,6 +226,6 @@ def _constant(value: Any) -> Any:
     if isinstance(value, CodeType):
         return _code(value)
     if isinstance(value, frozenset):
-        # Its order is another one in every process.
+        # Its order differs in every process.
         return sorted(repr(part) for part in value)
     return repr(value)

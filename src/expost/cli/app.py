@@ -1,7 +1,7 @@
-"""The commands of the ``expost`` program, in the order in which a person uses them.
+"""The commands of the ``expost`` program, in the order in which they are used.
 
-The jobs and all that they need (scikit-learn, DuckDB …) are imported when a command runs, so that
-``--help`` and the shell's completion need not wait for them.
+Jobs and their dependencies (scikit-learn, DuckDB …) are imported when a command runs, so that
+``--help`` and shell completion are fast.
 """
 
 from collections.abc import Callable
@@ -42,34 +42,34 @@ def _program(
 
     Start with `expost demo --open`, which needs no data. Then, with a table of your own:
 
-    1. Which ε is worth using? Nothing is released.\
+    1. Choose ε. Nothing is released.\
        `expost epsilon people.csv --target income --out choice`
 
     2. Release one model, and report the privacy loss of each row.\
        `expost profile people.csv --target income --out report --open`
 
-    3. Let everybody bound their own privacy loss.\
+    3. Publish a report in which people look up a bound on their own privacy loss.\
        `expost publish --model report/model.json --out published`
 
-    4. What does its ε mean for a person?\
+    4. Explain what its ε means for a person.\
        `expost risk report/model.json`
 
-    5. What do attacks on the model find?\
+    5. Attack the model.\
        `expost audit people.csv --target income --model report/model.json --holdout others.csv
        --out audit`
 
-    **Files.** Each command writes to the folder --out, and prints the path of its report; --open
-    shows it. Files named CURATOR-ONLY are for you alone (mode 0600); `expost report --public`
-    writes a page of what is public. A model is drawn once, and recorded in the ledger.
+    **Files.** Each command writes to the folder --out and prints the path of its report; --open
+    shows it. Files named CURATOR-ONLY must not be shared (mode 0600); `expost report --public`
+    writes a page that may be published. A model is drawn once and recorded in the ledger.
 
-    **Exit codes.** 0: done. 1: `doctor` found something broken, or stdout is full (the files are
-    complete). 2: a mistake in the options or the data: one sentence, and nothing is written. 3:
-    `epsilon` recommends none. 130, 143: interrupted.
+    **Exit codes.** 0: done. 1: `doctor` found a problem, or stdout is full (the files are
+    complete). 2: an error in the options or the data; nothing is written. 3:
+    `epsilon` recommends no ε. 130, 143: interrupted.
 
-    **Environment.** BROWSER (for --open), TMPDIR, NO_COLOR, and OMP_NUM_THREADS (processors).
+    **Environment.** BROWSER (for --open), TMPDIR, NO_COLOR and OMP_NUM_THREADS (processors).
 
     **Completion.** `expost --install-completion`, then start a new shell: the Tab key completes
-    commands, options, their values, and files. bash, zsh, fish and PowerShell.
+    commands, options, values and files. bash, zsh, fish and PowerShell.
     """
 
 

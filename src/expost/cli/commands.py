@@ -1,8 +1,8 @@
 """The commands: each takes a request, runs its job and prints the result.
 
 The options of a command are the fields of its request (:mod:`expost.jobs.requests`), and its help
-is the docstring of its function. Jobs are imported when a command runs, so that ``--help`` and the
-completion of a shell need not wait for them.
+is the docstring of its function. Jobs are imported when a command runs, so that ``--help`` and
+shell completion are fast.
 """
 
 import json
@@ -49,9 +49,9 @@ def doctor(request: DoctorRequest) -> None:
 
     Prints a line for each package, with its version and the versions that are supported, and for
     each feature of the machine that expost uses: ok, missing, too old or broken (installed, but
-    cannot be imported). The exit code is 1 if anything that is needed is not ok.
+    cannot be imported). The exit code is 1 if anything required is not ok.
 
-    Examples:
+    **Examples**
 
     `expost doctor`
 
@@ -90,7 +90,7 @@ def encoding(request: EncodingRequest) -> None:
 def epsilon(request: EpsilonRequest) -> None:
     """Recommend an ε for a private linear model of a table; nothing is released.
 
-    The first sentence is the verdict: the smallest ε that is enough, the largest that the limit
+    The first sentence is the result: the smallest ε that is enough, the largest that the limit
     allows, none, or useless. Models are compared on held-out rows. The limit is on the posterior
     probability that a row was in the training data. The last lines show the command that releases
     such a model. Exit code 3: no ε is recommended.
@@ -99,7 +99,7 @@ def epsilon(request: EpsilonRequest) -> None:
     epsilon.CURATOR-ONLY.json and .parquet hold the figures. Looking at the data to choose ε is not
     private; the page explains what that means.
 
-    Examples:
+    **Examples**
 
     `expost epsilon people.csv --target income --id number`
 
@@ -129,7 +129,7 @@ def profile(request: ProfileRequest) -> None:
     DIR/model.json. Every release is recorded in the ledger. A model you discard after looking at
     it still counts against the privacy budget.
 
-    Examples:
+    **Examples**
 
     `expost profile people.csv --target income --id number`
 
@@ -169,22 +169,22 @@ def demo(request: DemoRequest) -> None:
 
 
 def publish(request: PublishRequest) -> None:
-    """Publish a report with which anybody can bound their own privacy loss in a released model.
+    """Publish a report in which people can bound their own privacy loss in a released model.
 
     DIR/report.json may be published: it holds the model, public constants and, if it is
     data-dependent, a noisy gradient and Hessian; no row and no exact loss. report.html explains
-    what is in it and how to look up a row. If DATA is given, comparison.CURATOR-ONLY.json and
+    its contents and how to look up a row. If DATA is given, comparison.CURATOR-ONLY.json and
     .parquet compare its bounds with the exact losses.
 
     A model with constants that were read from the data (means, scales, levels, labels) gives
-    report.CURATOR-ONLY.json and a page of that kind instead: they name the constants, which no ε
-    covers, and need a review before they are shared.
+    report.CURATOR-ONLY.json and its page instead. They name the constants, which ε does not
+    cover, and need a review before they are shared.
 
     A data-dependent report needs a model by objective perturbation with enough regularization. It
-    spends --epsilon-gradient and --epsilon-hessian, and so does each further one. It is recorded
+    spends --epsilon-gradient and --epsilon-hessian, as does each further report. It is recorded
     in the ledger.
 
-    Examples:
+    **Examples**
 
     `expost publish --model report/model.json --out published`
 
@@ -208,10 +208,10 @@ def publish(request: PublishRequest) -> None:
 def lookup(request: LookupRequest) -> None:
     """Report the largest privacy loss that a published model can have for one person.
 
-    Reads report.json and the values you type, and sends nothing anywhere. Writes nothing unless
-    you ask for a page, which you alone can read and which holds none of your values.
+    Reads report.json and the values you type. Nothing is sent, and nothing is written unless
+    you request a page, which only you can read and which holds none of your values.
 
-    Examples:
+    **Examples**
 
     `expost lookup report.json --set age=39 --set education-num=13 --label '>50K'`
 
@@ -221,7 +221,7 @@ def lookup(request: LookupRequest) -> None:
 
     report, answers, files = job.run_lookup(request)
     if request.prints_json:
-        # The person who asks is the owner of these figures.
+        # These figures belong to the person who runs the lookup.
         print_json(request, files, job.answers_json(report, answers), dict)
     else:
         print("\n".join([*job.answer_lines(report, answers), *page_lines(files)]))
@@ -232,14 +232,14 @@ def lookup(request: LookupRequest) -> None:
 def risk(request: RiskRequest) -> None:
     """Explain what ε means for a person in the data, or find the ε that meets a goal.
 
-    Name one guarantee or one goal. The answer has four bounds for an attacker who knows every
+    Give one guarantee or one goal. The answer has four bounds for an attacker who knows every
     other row: the posterior, the membership advantage, the true-positive rate and 1 in k. No data
-    is read. The answer is public, except that about a MODEL that needs review.
+    is read. The answer is public unless the MODEL needs review.
 
-    With --rows and --features it also forecasts how good a linear model at this ε is, and how many
+    With --rows and --features it also forecasts the utility of a linear model, and how many
     rows a better one needs. The default of δ is then that of a release.
 
-    Examples:
+    **Examples**
 
     `expost risk --epsilon 1 --delta 1e-5`
 
@@ -276,7 +276,7 @@ def audit(request: AuditRequest) -> None:
     same as text), roc and exposure its figures, audit.CURATOR-ONLY.json and .parquet hold a line
     for each row, figures.CURATOR-ONLY.json the figures without rows, for a review.
 
-    Examples:
+    **Examples**
 
     `expost audit people.csv --target income --estimator sklearn.tree.DecisionTreeClassifier --out
     audit`
@@ -308,9 +308,9 @@ def report(request: ReportRequest) -> None:
     published report, an audit and a guarantee, one of each kind and all of one table.
 
     With --public only what is public is shown, and the files are report.html, report.md and
-    summary.json, for everybody. It is refused if nothing is public.
+    summary.json, which may be published. It is refused if nothing is public.
 
-    Examples:
+    **Examples**
 
     `expost report choice report audit --out page --open`
 
@@ -338,7 +338,7 @@ def ledger(request: LedgerRequest) -> None:
     ε is composed in three ways: by addition, by Rényi divergences and from the whole distribution
     of the loss. Each bound holds; the last is the smallest.
 
-    Examples:
+    **Examples**
 
     `expost ledger report`
 

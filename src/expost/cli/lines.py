@@ -1,4 +1,4 @@
-"""What every command with a report prints at its end."""
+"""The output of commands that write a report."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -18,12 +18,12 @@ def print_json(
     public: Mapping[str, Any],
     curator: Callable[[], Mapping[str, Any]],
 ) -> None:
-    """Print what a program reads: ``public`` figures, with --json-curator all of them.
+    """Print JSON: the ``public`` figures, with --json-curator all of them.
 
-    Standard output ends in build logs, so that curator-only figures must be asked for.
+    Standard output may end up in build logs, so curator-only figures must be requested.
     """
-    whole = curator() if getattr(request, "curator_json", False) else {}
-    content = {"files": {name: str(path) for name, path in files.items()}, **public, **whole}
+    private = curator() if getattr(request, "curator_json", False) else {}
+    content = {"files": {name: str(path) for name, path in files.items()}, **public, **private}
     print(json.dumps(content, indent=1, allow_nan=False))
 
 

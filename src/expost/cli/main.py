@@ -1,7 +1,7 @@
 """The ``expost`` program: options in, files out; no mathematics here.
 
-This much of it needs the standard library alone, so that it can say in one sentence what is broken
-where the rest cannot be imported. The commands are in :mod:`expost.cli.app`.
+This module needs the standard library alone, so that it can report in one sentence what is broken
+if the rest cannot be imported. The commands are in :mod:`expost.cli.app`.
 """
 
 import io
@@ -13,16 +13,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, TextIO, cast
 
-from expost.cli.blocks import Stream
 from expost.cli.mistakes import (
     Reported,
     exit_code,
-    heeding_signals,
+    handle_signals,
     interruption,
     received_signal,
     sentence,
 )
-from expost.notices import taken
+from expost.cli.stream import Stream
+from expost.notices import is_captured
 
 __all__ = ["main", "program"]
 
@@ -36,39 +36,39 @@ def __getattr__(name: str) -> Any:
 
 
 def program() -> None:
-    """Run the program as a process of its own: once it has ended, no signal disturbs its end."""
+    """Run the program as a process; signals that arrive after its end are ignored."""
     main(after=signal.SIG_IGN)
 
 
 def main(after: Any = None) -> None:
-    """Run the program; a user's mistake is one sentence and exit code 2, never a traceback.
+    """Run the program; a user error is one sentence and exit code 2, never a traceback.
 
     ``after``  how signals are handled afterwards (default: as before).
     """
-    # Closed by the caller: the next file to be opened would get its number, and with it what
-    # libraries have to say.
+    # Closed by the caller: the next file to be opened would get its descriptor, and with it the
+    # output of libraries.
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (it stays open to the end)
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (it stays open to the end)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A terminal that knows no Λ must not cost the result of a job that is done.
+            # A terminal that cannot print Λ must not fail a job that is done.
             stream.reconfigure(errors="backslashreplace")
-    with heeding_signals(after):
+    with handle_signals(after):
         try:
             with _output():
                 _run()
         except BaseException as error:
             if after is not None:
                 # A second Ctrl-C must not break the sentence.
-                for one in (signal.SIGINT, signal.SIGTERM):
-                    signal.signal(one, after)
+                for handled in (signal.SIGINT, signal.SIGTERM):
+                    signal.signal(handled, after)
             number = received_signal()
             if number is None or (isinstance(error, SystemExit) and not error.code):
                 raise
             if not isinstance(error, Reported):
-                _say(interruption(error) or "interrupted.")
+                _print_error(interruption(error) or "interrupted.")
             raise SystemExit(128 + number) from None
 
 
@@ -80,14 +80,14 @@ def _run() -> None:
     except Exception as error:
         if received_signal() is not None:
             raise
-        _without_a_command_line(error)
+        _report_broken_import(error)
     try:
         with _noted_warnings():
             app(with_values(sys.argv[1:]))
     except SystemExit as end:
         message = interruption(end)
         if message is not None and received_signal() is None and not isinstance(end, Reported):
-            _say(message)
+            _print_error(message)
         raise
     except Exception as error:
         if received_signal() is not None:
@@ -95,17 +95,18 @@ def _run() -> None:
         message = sentence(error)
         if message is None:
             raise
-        _say(message)
+        _print_error(message)
         raise SystemExit(exit_code(error)) from None
 
 
-def _without_a_command_line(error: Exception) -> NoReturn:
-    """Say so; the doctor can still say which library it is."""
+def _report_broken_import(error: Exception) -> NoReturn:
+    """Report that the command line cannot be imported; ``doctor`` names the broken library."""
     if sys.argv[1:2] != ["doctor"]:
-        _refuse(
-            f"the command line cannot be started ({type(error).__name__}: {error}); expost doctor"
-            " says what is broken."
+        _print_error(
+            f"the command line cannot be started ({type(error).__name__}: {error}); run expost"
+            " doctor to find the cause."
         )
+        raise SystemExit(2)
     from expost.jobs.doctor import checkup
 
     print("\n".join(checkup().lines()))
@@ -114,9 +115,9 @@ def _without_a_command_line(error: Exception) -> NoReturn:
 
 @contextmanager
 def _output() -> Iterator[None]:
-    """Let a reader of stdout go away; exit code 1 if stdout could not be written otherwise.
+    """Let the reader of stdout close it; exit with 1 if stdout fails for another reason.
 
-    The files of a command are there before it prints.
+    The files of a command are complete before it prints.
     """
     before, output = sys.stdout, Stream(sys.stdout)
     sys.stdout = cast(TextIO, output)
@@ -129,7 +130,7 @@ def _output() -> Iterator[None]:
     finally:
         sys.stdout = before
     if output.fault is not None:
-        _say(
+        _print_error(
             f"stdout: {output.fault.strerror}; the printed text is incomplete, but the files that"
             " the command wrote are complete."
         )
@@ -138,7 +139,7 @@ def _output() -> Iterator[None]:
 
 @contextmanager
 def _noted_warnings() -> Iterator[None]:
-    """Let a job collect the warnings of other libraries too; the process is this program's own."""
+    """Let a job collect the warnings of other libraries too."""
     emit = warnings.showwarning
 
     def show(
@@ -149,7 +150,7 @@ def _noted_warnings() -> Iterator[None]:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        if not taken(str(message), category):
+        if not is_captured(str(message), category):
             emit(message, category, filename, lineno, file, line)
 
     warnings.showwarning = show
@@ -159,11 +160,6 @@ def _noted_warnings() -> Iterator[None]:
         warnings.showwarning = emit
 
 
-def _say(message: str) -> None:
-    # One line, whatever a path or a column is called.
+def _print_error(message: str) -> None:
+    # One line, even if a path or a column name holds line breaks.
     print(f"expost: {' '.join(message.splitlines())}", file=sys.stderr)
-
-
-def _refuse(message: str) -> NoReturn:
-    _say(message)
-    raise SystemExit(2)

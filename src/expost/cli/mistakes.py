@@ -1,4 +1,4 @@
-"""Errors as the one sentence that a person reads; the standard library is all that it needs."""
+"""Errors and signals as one printed sentence; needs the standard library alone."""
 
 import signal
 import sys
@@ -13,7 +13,7 @@ __all__ = [
     "Reported",
     "Terminated",
     "exit_code",
-    "heeding_signals",
+    "handle_signals",
     "interruption",
     "received_signal",
     "sentence",
@@ -26,32 +26,32 @@ _AGAIN = 0.05
 
 
 class Terminated(SystemExit):
-    """The system asks the program to end (SIGTERM); the work is tidied up as for Ctrl-C."""
+    """The exit on SIGTERM, which is cleaned up like Ctrl-C."""
 
     def __init__(self) -> None:
         super().__init__(128 + signal.SIGTERM)
 
 
 class Reported(SystemExit):
-    """The end of a program whose error has been reported already."""
+    """The exit of a program whose error has been reported already."""
 
 
 @contextmanager
-def heeding_signals(after: Any = None) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end the work, whatever a library makes of the exception.
+def handle_signals(after: Any = None) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM end the work, even if a library swallows the exception.
 
-    A query or an import may turn the exception into one of its own, and a destructor drops it: the
-    signal is remembered, and a dropped one repeated. Handlers that are not the system's own stay.
+    A query or an import may replace the exception, and a destructor drops it: the signal is
+    recorded, and a dropped one is sent again. Handlers other than the default ones are kept.
 
     ``after``  how the signals are handled from then on (default: as before).
     """
     global _received
     _received = None
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     before: dict[int, Any] = {}
     hook = sys.unraisablehook
     if threading.current_thread() is threading.main_thread():
-        before = {one: usual[one] for one in usual if signal.getsignal(one) is usual[one]}
+        before = {n: handler for n, handler in defaults.items() if signal.getsignal(n) is handler}
     try:
         for number in before:
             signal.signal(number, _end)
@@ -61,7 +61,7 @@ def heeding_signals(after: Any = None) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler if after is None else after)
-        # The program ends: what an interruption left half-made is freed later, and may complain.
+        # The program ends: objects that an interruption left unfinished may warn when freed.
         if _received is None or after is None:
             sys.unraisablehook = hook
 
@@ -75,9 +75,9 @@ def _end(number: int, _: object) -> NoReturn:
 
 
 def _repeating(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Send a signal again whose exception was dropped, where nothing could be raised.
+    """Return a hook that sends a signal again if its exception was dropped.
 
-    After a signal other dropped exceptions are those of objects that it left half-made: ignored.
+    After a signal, other dropped exceptions come from objects it left unfinished: ignored.
     """
 
     def unraisable(dropped: Any) -> None:
@@ -99,42 +99,42 @@ def received_signal() -> int | None:
 
 
 def interruption(error: BaseException) -> str | None:
-    """Return what is printed of work that was stopped from outside; None if it was not."""
+    """Return the message of an interruption, or None if the error is not one."""
     chain: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in chain:
         chain.append(cause)
         cause = cause.__cause__ or cause.__context__
-    stopped = any(isinstance(one, KeyboardInterrupt | Terminated) for one in chain)
+    stopped = any(isinstance(link, KeyboardInterrupt | Terminated) for link in chain)
     if _received is None and not stopped:
         return None
-    lines = dict.fromkeys(note for one in chain for note in notes(one))
+    lines = dict.fromkeys(note for link in chain for note in notes(link))
     return " ".join(["interrupted.", *lines])
 
 
 def notes(error: BaseException) -> list[str]:
-    """Return what was added to an error on its way."""
+    """Return the notes that were added to an error."""
     return list(getattr(error, "__notes__", ()))
 
 
 def exit_code(error: BaseException) -> int:
-    """Return the exit code of an error that is one sentence: 2, or 0 where all was done before."""
+    """Return the exit code of a reported error: 2, or 0 if the run had finished before."""
     return 0 if isinstance(error, AlreadyFinished) else 2
 
 
 def sentence(error: BaseException) -> str | None:
-    """What is said of an error, on one line; None if nobody but a programmer can mend it."""
+    """Return the message of an error on one line; None for an error in expost itself."""
     match error:
         case ExpostError():
             message = str(error)
         case OSError():
-            where = f"{error.filename}: " if error.filename else ""
-            message = f"{where}{error.strerror or error}."
+            prefix = f"{error.filename}: " if error.filename else ""
+            message = f"{prefix}{error.strerror or error}."
         case MemoryError():
-            message = f"{str(error) or 'not enough memory'}; drop columns, or take fewer rows."
+            message = f"{str(error) or 'not enough memory'}; drop columns, or use fewer rows."
         case _:
             return None
     if "--resume" not in message:
         message = " ".join([message, *notes(error)])
-    # One line, whatever a path or a column is called.
+    # One line, even if a path or a column name holds line breaks.
     return " ".join(message.splitlines())

@@ -1,4 +1,4 @@
-"""Show a page that was written."""
+"""Opening a page in the browser."""
 
 import sys
 import webbrowser
@@ -8,11 +8,11 @@ __all__ = ["show"]
 
 
 def show(page: Path) -> None:
-    """Open ``page`` in the user's browser; where none opens, say so.
+    """Open ``page`` in the user's browser, or report that none opens.
 
-    The result is on the disk by then: whatever a browser does, the job is done.
+    The page is on the disk by then, so a failing browser does not fail the job.
     """
-    # What was printed stands above whatever a browser in the terminal shows.
+    # The printed text comes before the output of a browser in the terminal.
     sys.stdout.flush()
     path = page.resolve()
     try:

@@ -11,7 +11,8 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 
 import typer
 
-from expost.jobs.requests import Option, Request, flag_of, options_of
+from expost.jobs.options import Option, flag_of, options_of
+from expost.jobs.requests import Request
 
 __all__ = ["add_command", "with_values"]
 
@@ -79,7 +80,7 @@ def with_values(arguments: Sequence[str]) -> list[str]:
     return complete
 
 
-# How an option that was typed is told from a default; an environment sets none.
+# The source of an option that was typed, not left at its default.
 _GIVEN = "COMMANDLINE"
 
 
@@ -129,7 +130,7 @@ def _annotation(item: Field[Any], option: Option, hint: Any) -> Any:
 
 
 def _default(item: Field[Any], option: Option) -> Any:
-    """Return the default of a field as the command line has it."""
+    """Return the default of a field on the command line."""
     if item.default is MISSING:
         return None if _is_new(item, option) else inspect.Parameter.empty
     if isinstance(item.default, tuple):
@@ -140,7 +141,7 @@ def _default(item: Field[Any], option: Option) -> Any:
 
 
 def _completion(option: Option) -> Callable[[str], list[str]]:
-    """Return what the shell completes: choices, and entry points, which are not imported."""
+    """Return the completion of choices and entry points, which are not imported."""
 
     def matching(incomplete: str) -> list[str]:
         added = () if option.plug_ins is None else entry_points(group=option.plug_ins).names
@@ -151,7 +152,7 @@ def _completion(option: Option) -> Callable[[str], list[str]]:
 
 
 def _value(option: Option, name: str, value: Any) -> Any:
-    """Return a value of the command line as the field has it."""
+    """Return the value of a field from that of the command line."""
     if option.read is not None:
         try:
             return option.read(value)

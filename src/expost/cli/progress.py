@@ -1,6 +1,6 @@
-"""What is shown of a job that takes a while: a bar at a terminal, or JSON lines, or nothing.
+"""The progress of a job: a bar in a terminal, JSON lines, or nothing.
 
-All of it goes to stderr, and a reader of stderr who goes away costs no result.
+All of it goes to stderr. If stderr is closed, the job continues.
 """
 
 import json
@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import Any, TextIO, cast
 
-from expost.cli.blocks import Stream
 from expost.cli.mistakes import (
     Reported,
     exit_code,
@@ -20,26 +19,27 @@ from expost.cli.mistakes import (
     received_signal,
     sentence,
 )
+from expost.cli.stream import Stream
 from expost.engine import SILENT, Progress
-from expost.engine.bar import drawn
-from expost.engine.pace import Moment, Tracker
+from expost.engine.bar import progress_bar
+from expost.engine.tracker import JobStatus, Tracker
 
 __all__ = ["progress"]
 
 
 def progress(phases: int, *, quiet: bool, log: bool) -> AbstractContextManager[Progress]:
-    """Who listens to a job of so many phases.
+    """Return the listener of a job with this number of phases.
 
-    ``quiet``  no bar, not even at a terminal.
-    ``log``    JSON lines in place of the bar, terminal or not, quiet or not. An error that is one
-               sentence is then the last line, and ends the program.
+    ``quiet``  no bar, not even in a terminal.
+    ``log``    JSON lines in place of the bar, also if quiet. A user error is then the last line,
+               and ends the program.
     """
     if log:
         return _logged(phases)
-    # Not the console's own word for it: FORCE_COLOR makes that of any file a terminal.
+    # Not the console's `is_terminal`, which FORCE_COLOR sets for any file.
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         return nullcontext(SILENT)
-    return drawn(phases, cast(TextIO, Stream(sys.stderr)))
+    return progress_bar(phases, cast(TextIO, Stream(sys.stderr)))
 
 
 # -- for machines ----------------------------------------------------------------------------------
@@ -56,19 +56,19 @@ def _logged(phases: int) -> Iterator[Progress]:
         message, code = interruption(error), 128 + (received_signal() or signal.SIGINT)
         if message is None:
             message, code = sentence(error), exit_code(error)
-        # The words of an error that nobody foresaw are not expost's, and might hold a cell.
-        unforeseen = f"an error in expost itself ({type(error).__name__})."
-        log.write("failed", error=message or unforeseen)
+        # The message of an unexpected error may contain a cell of the data.
+        unexpected = f"an error in expost itself ({type(error).__name__})."
+        log.write("failed", error=message or unexpected)
         if message is None:
             raise
-        # Said already: a second time, and not as JSON, would be one too many.
+        # Already reported as JSON; do not print it again.
         raise Reported(code) from None
     tracker.close()
     log.write("done", seconds=round(time.monotonic() - began, 3))
 
 
 class _Log:
-    """Writes one JSON object a line."""
+    """A log of one JSON object per line."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -76,23 +76,23 @@ class _Log:
     def write(self, event: str, **figures: object) -> None:
         when = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = json.dumps({"event": event, "time": when, **figures}, allow_nan=False)
-        # In one piece: lines of other programs may come in between.
+        # One write: lines of other programs may come in between.
         self._stream.write(f"{line}\n")
         self._stream.flush()
 
-    def phase(self, moment: Moment) -> None:
-        self.write("phase", phase=moment.phase, number=moment.number, of=moment.of)
+    def phase(self, status: JobStatus) -> None:
+        self.write("phase", phase=status.phase, number=status.number, of=status.phases)
 
-    def rows(self, moment: Moment) -> None:
+    def rows(self, status: JobStatus) -> None:
         figures: dict[str, Any] = {
-            "phase": moment.phase,
-            "number": moment.number,
-            "of": moment.of,
-            "pass": moment.lap,
-            "done": moment.done,
-            "total": moment.total,
-            "seconds": round(moment.seconds, 3),
-            "rows_per_second": None if moment.speed is None else round(moment.speed, 1),
-            "seconds_left": None if moment.left is None else round(moment.left, 1),
+            "phase": status.phase,
+            "number": status.number,
+            "of": status.phases,
+            "pass": status.pass_number,
+            "done": status.done,
+            "total": status.total,
+            "seconds": round(status.seconds, 3),
+            "rows_per_second": None if status.speed is None else round(status.speed, 1),
+            "seconds_left": None if status.left is None else round(status.left, 1),
         }
         self.write("rows", **figures)

@@ -1,4 +1,4 @@
-"""Tables in, rows of the unit ball out."""
+"""Tables, their encoding as features, and the map of features into the unit ball."""
 
 from expost.data._entries import LevelEntry, Mark, NumericEntry, Target
 from expost.data._origins import files_of

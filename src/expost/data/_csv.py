@@ -2,12 +2,12 @@
 
 DuckDB repairs silently: it drops a trailing delimiter, skips blank lines, renames equal columns,
 takes off spaces around a quoted cell and ignores the checksum of a gzip file. So this module reads
-the header itself and then walks the whole file once, a few megabytes at a time: a file that passes
-has one reading only.
+the header itself and then checks the whole file once, a few megabytes at a time: a file that passes
+can be read in one way only.
 
 The rules are those of RFC 4180: UTF-8 (a byte order mark is skipped), one delimiter, one kind of
 line end, every record as wide as the header, a quote only around a whole cell and doubled within
-it. Blank lines may stand at the end and nowhere else.
+it. Blank lines are allowed at the end only.
 """
 
 import csv
@@ -41,7 +41,7 @@ _QUOTED = re.compile(r'"[^"]*"')
 
 @dataclass(frozen=True, kw_only=True)
 class CsvShape:
-    """What a CSV file is made of: enough for one reading of it."""
+    """The structure of a CSV file, which determines how it is read."""
 
     names: tuple[str, ...]
     delimiter: str
@@ -53,8 +53,10 @@ class CsvShape:
 def read_shape(path: Path, *, compressed: bool, delimiter: str | None = None) -> CsvShape:
     """Read the header of ``path`` and check every record against it.
 
-    Raises :class:`InvalidInput` that names the file and the line of the first fault; the content
-    of the line is never shown.
+    Raises
+    ------
+    InvalidInput
+        With the file and the line of the first fault; the content of the line is never shown.
     """
     with _opened(path, compressed) as stream:
         head, newline, rest = _header(path, _chunks(path, stream))
@@ -62,12 +64,12 @@ def read_shape(path: Path, *, compressed: bool, delimiter: str | None = None) ->
         delimiter = _delimiter(path, text) if delimiter is None else delimiter
         names = tuple(cell.strip() for cell in _cells(path, text, delimiter))
         if "\n" in text or "\r" in text:
-            # DuckDB takes the first line end, quoted or not, for the kind of them all.
+            # DuckDB takes the kind of all line ends from the first one, quoted or not.
             raise InvalidInput(f"{path}, line 1: a column name holds a line end; rename it.")
-        walk = _Walk(path=path, width=len(names), delimiter=delimiter, newline=newline)
-        # The header's quotes are checked like any other record's.
-        walk.take(head + newline, first_line=1)
-        records = walk.all(rest, first_line=1 + _lines(head + newline))
+        checker = _RecordChecker(path=path, width=len(names), delimiter=delimiter, newline=newline)
+        # The quotes of the header are checked like those of any other record.
+        checker.check(head + newline, first_line=1)
+        records = checker.check_all(rest, first_line=1 + _lines(head + newline))
     return CsvShape(
         names=names,
         delimiter=delimiter,
@@ -85,7 +87,7 @@ def _opened(path: Path, compressed: bool) -> BinaryIO:
 
 
 def _chunks(path: Path, stream: BinaryIO) -> Iterator[bytes]:
-    """The bytes of the file; gzip checks its own checksum at the end."""
+    """Yield the bytes of the file; gzip checks its checksum at the end."""
     while True:
         try:
             chunk = stream.read(_CHUNK)
@@ -101,14 +103,14 @@ def _chunks(path: Path, stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _header(path: Path, chunks: Iterator[bytes]) -> tuple[bytes, bytes, Iterator[bytes]]:
-    """The first record without its line end, the line end, and the chunks after it."""
+    """Return the first record without its line end, the line end, and the chunks after it."""
     content = b""
     for chunk in chunks:
         content += chunk
         if len(content) > LONGEST_RECORD:
             break
     if content.startswith(_OTHER_MARKS):
-        raise InvalidInput(f"{path}: is UTF-16 text: must be UTF-8; save it again as UTF-8.")
+        raise InvalidInput(f"{path}: is UTF-16: must be UTF-8; save it again as UTF-8.")
     content = content.removeprefix(_BYTE_ORDER_MARK)
     if not content.strip():
         raise InvalidInput(f"{path}: is empty: must have a header line and at least one row.")
@@ -129,7 +131,7 @@ def _header(path: Path, chunks: Iterator[bytes]) -> tuple[bytes, bytes, Iterator
 
 
 def _delimiter(path: Path, header: str) -> str:
-    """The delimiter that the header uses most, outside quotes."""
+    """Return the most frequent delimiter of the header, outside quotes."""
     bare = _QUOTED.sub("", header)
     counts = {mark: bare.count(mark) for mark in DELIMITERS}
     most = max(counts.values())
@@ -152,40 +154,40 @@ def _cells(path: Path, header: str, delimiter: str) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Walk:
-    """One pass over the records of a file whose header is known."""
+class _RecordChecker:
+    """A check of the records of a file whose header is known."""
 
     path: Path
     width: int
     delimiter: str
     newline: bytes
 
-    def all(self, chunks: Iterator[bytes], *, first_line: int) -> int:
-        """Check every record; return how many there are."""
-        carry, line, records, blank = b"", first_line, 0, 0
+    def check_all(self, chunks: Iterator[bytes], *, first_line: int) -> int:
+        """Check every record; return their number."""
+        rest, line, records, blank = b"", first_line, 0, 0
         for chunk in chunks:
-            whole, carry = self._split(carry + chunk, line)
-            records, blank = self._tally(whole, line, records, blank)
-            line += _lines(whole)
-        if carry:
-            records, blank = self._tally(carry + self.newline, line, records, blank)
+            content, rest = self._split(rest + chunk, line)
+            records, blank = self._add(content, line, records, blank)
+            line += _lines(content)
+        if rest:
+            records, blank = self._add(rest + self.newline, line, records, blank)
         if records == 0:
             raise InvalidInput(f"{self.path}: has a header and no rows: must have at least one.")
         return records
 
-    def _tally(self, whole: bytes, line: int, records: int, blank: int) -> tuple[int, int]:
-        """Add a buffer of whole records; ``blank`` is the line of the first blank one, or 0."""
-        if not whole:
+    def _add(self, content: bytes, line: int, records: int, blank: int) -> tuple[int, int]:
+        """Add complete records; ``blank`` is the line of the first blank one, or 0."""
+        if not content:
             return records, blank
-        found, blank_here, after = self.take(whole, first_line=line)
-        if (blank and found) or after:
+        count, blank_here, after = self.check(content, first_line=line)
+        if (blank and count) or after:
             raise InvalidInput(
                 f"{self.path}, line {blank or blank_here}: is blank: must be a row; delete it."
             )
-        return records + found, blank or blank_here
+        return records + count, blank or blank_here
 
     def _split(self, content: bytes, line: int) -> tuple[bytes, bytes]:
-        """(whole records, the start of the next one): the cut is at a line end outside quotes."""
+        """Split after the last line end outside quotes: (complete records, the next one)."""
         array = np.frombuffer(content, dtype=np.uint8)
         ends = np.flatnonzero((array == self.newline[-1]) & ~_inside(array))
         cut = int(ends[-1]) + 1 if ends.size else 0
@@ -193,18 +195,18 @@ class _Walk:
             raise self._too_long(line + _lines(content[:cut]))
         return content[:cut], content[cut:]
 
-    def take(self, whole: bytes, *, first_line: int) -> tuple[int, int, bool]:
-        """Check whole records.
+    def check(self, content: bytes, *, first_line: int) -> tuple[int, int, bool]:
+        """Check complete records.
 
-        Returns how many are not blank, the line of the first blank one (0: none), and whether
-        another record follows that one.
+        Return the number of records that are not blank, the line of the first blank one (0: none),
+        and whether another record follows that one.
         """
-        _decoded(self.path, whole, line=first_line)
-        array = np.frombuffer(whole, dtype=np.uint8)
+        _decoded(self.path, content, line=first_line)
+        array = np.frombuffer(content, dtype=np.uint8)
         inside = _inside(array)
 
         def line(position: int) -> int:
-            return first_line + _lines(whole[:position])
+            return first_line + _lines(content[:position])
 
         self._check_bytes(array, inside, line)
         if inside[-1]:
@@ -228,13 +230,13 @@ class _Walk:
             )
         # A blank line in a table of one column could be a row with a missing cell.
         follows = bool(np.any(~blank[first_blank:])) or (self.width == 1 and bool(blank.any()))
-        at = line(int(starts[first_blank])) if blank.any() else 0
-        return int(np.count_nonzero(~blank)), at, follows
+        blank_line = line(int(starts[first_blank])) if blank.any() else 0
+        return int(np.count_nonzero(~blank)), blank_line, follows
 
     def _check_bytes(
         self, array: NDArray[np.uint8], inside: NDArray[np.bool_], line: Callable[[int], int]
     ) -> None:
-        """Quotes stand around whole cells, line ends are of one kind, and no byte is NUL."""
+        """Raise unless quotes enclose cells, line ends are of one kind, and no byte is NUL."""
         nul = np.flatnonzero(array == 0)
         if nul.size:
             raise self._fault(line(int(nul[0])), "holds a NUL byte: not a text file")
@@ -266,8 +268,8 @@ class _Walk:
                 "has a quote within a cell: quotes must enclose a whole cell, and be doubled in it",
             )
 
-    def _fault(self, line: int, what: str) -> InvalidInput:
-        return InvalidInput(f"{self.path}, line {line}: {what}.")
+    def _fault(self, line: int, problem: str) -> InvalidInput:
+        return InvalidInput(f"{self.path}, line {line}: {problem}.")
 
     def _too_long(self, line: int) -> InvalidInput:
         return self._fault(
@@ -276,10 +278,10 @@ class _Walk:
 
 
 def _inside(array: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Whether each byte is inside quotes (an opening quote is, a closing one is not).
+    """Return whether each byte is inside quotes (an opening quote is, a closing one is not).
 
-    Inside is where an odd number of quotes has been passed; a doubled quote leaves and re-enters.
-    A count in uint8 wraps at 256, which keeps its parity.
+    A byte is inside after an odd number of quotes; a doubled quote leaves and re-enters. A count in
+    uint8 wraps at 256, which keeps its parity.
     """
     quotes: NDArray[np.bool_] = np.equal(array, _QUOTE)
     if quotes.any():
@@ -289,7 +291,7 @@ def _inside(array: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 
 def _lines(content: bytes) -> int:
-    """How many line ends ``content`` holds, those within quoted cells included."""
+    """Return the number of line ends in ``content``, also within quoted cells."""
     return content.count(b"\n") + content.count(b"\r") - content.count(b"\r\n")
 
 
@@ -297,7 +299,7 @@ def _decoded(path: Path, content: bytes, *, line: int) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        at = line + _lines(content[: error.start])
+        fault_line = line + _lines(content[: error.start])
         raise InvalidInput(
-            f"{path}, line {at}: is not UTF-8 text; save the file again as UTF-8."
+            f"{path}, line {fault_line}: is not UTF-8; save the file again as UTF-8."
         ) from None

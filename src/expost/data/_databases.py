@@ -1,9 +1,8 @@
-"""Rows of a database as a feed: each pass runs the query again, and sees the same rows.
+"""Rows of a database as a feed: each pass runs the query again and returns the same rows.
 
-Every pass is one SELECT around the user's, ordered by the key, fetched a batch at a time. The key
-is checked as it passes: each must be greater than the one before, so that none is missing or comes
-twice, without a set of all keys. Messages of a database quote cells and addresses; they are
-replaced, never passed on.
+Every pass is one SELECT around the user's, ordered by the key, fetched in batches. Each key must be
+greater than the one before, so that no key is missing or repeated; no set of all keys is needed.
+Messages of a database quote cells and addresses; they are replaced, never passed on.
 """
 
 import re
@@ -37,7 +36,7 @@ __all__ = ["database"]
 
 @dataclass(frozen=True, kw_only=True)
 class _Selected:
-    """A column of a query: the SQL of its cell, and the Arrow type that the cell arrives in."""
+    """A column of a query: the SQL of its cell, and the Arrow type of the received cell."""
 
     name: str
     sql: str
@@ -58,11 +57,11 @@ class _Snapshot(ABC):
     @property
     @abstractmethod
     def order(self) -> str:
-        """The SQL that the rows are ordered by: the key, as its bytes or as a whole number."""
+        """The SQL that the rows are ordered by: the key, as its bytes or as an integer."""
 
     @abstractmethod
     def run(self, sql: str, schema: Any) -> Iterator[Any]:
-        """Arrow record batches of a SELECT; raises :class:`InvalidInput`."""
+        """Yield the Arrow record batches of a SELECT; raise :class:`InvalidInput` on an error."""
 
     @property
     def key(self) -> _Selected:
@@ -71,46 +70,49 @@ class _Snapshot(ABC):
 
     @property
     def types(self) -> tuple[Any, ...]:
-        """The Arrow types of the columns; None for those that cannot be sent."""
+        """The Arrow types of the columns; None for columns that cannot be read."""
         return tuple(None if column.type == "other" else column.arrow for column in self.columns)
 
-    def batches(self, places: Sequence[int]) -> Iterator[Any]:
-        """The rows in the order of the key, which is checked and comes last."""
+    def batches(self, indices: Sequence[int]) -> Iterator[Any]:
+        """Yield the rows in the order of the key, which is checked and is the last column."""
         query = self._query
-        chosen = [*(self.columns[place] for place in places), self.key]
+        chosen = [*(self.columns[index] for index in indices), self.key]
         sql = _wrapped(query, [column.sql for column in chosen], f"ORDER BY {self.order}")
-        schema = pa.schema([(f"c{place}", column.arrow) for place, column in enumerate(chosen)])
+        schema = pa.schema([(f"c{index}", column.arrow) for index, column in enumerate(chosen)])
         check = _Increasing(f"{query.label}, id column {query.key!r}")
         for batch in self.run(sql, schema):
             try:
                 batch.validate(full=True)
             except pa.ArrowException:
                 raise InvalidInput(
-                    f"{query.label}: sent text that is not UTF-8; convert it in the query."
+                    f"{query.label}: a string is not UTF-8; convert it in the query."
                 ) from None
-            check.see(batch.column(len(places)))
+            check.add(batch.column(len(indices)))
             yield batch
 
 
 def _wrapped(query: Query, expressions: Sequence[str], end: str = "") -> str:
-    """``expressions`` over the rows of ``query``; a comment at its end ends with the line."""
+    """Return the SELECT of ``expressions`` over the rows of ``query``.
+
+    The query has its own lines: a comment at its end must not comment out the rest.
+    """
     return f"SELECT {', '.join(expressions)} FROM (\n{query.statement}\n) AS q {end}".rstrip()
 
 
 def _cell(name: str) -> str:
-    """The cell of a column of :func:`_wrapped`."""
+    """Return the SQL of the cell of a column of :func:`_wrapped`."""
     return f"q.{identifier(name)}"
 
 
 def _check_columns(query: Query, names: Sequence[str]) -> None:
-    """Names are fit to be used, and the key is one of them."""
+    """Raise unless the names are valid and the key is one of them."""
     check_names(query.label, names)
     if query.key not in names:
         raise absent(str(query.key), query.label, names)
 
 
 def database(query: Query) -> Origin:
-    """The rows of a query, in the order of its key."""
+    """Return the rows of a query, in the order of its key."""
     snapshot: _Snapshot = _Postgres(query) if query.kind == "postgresql" else _Sqlite(query)
     columns = tuple(
         RawColumn(name=column.name, sql=f"c{index}", type=column.type, described=column.described)
@@ -125,16 +127,16 @@ def database(query: Query) -> Origin:
 
 
 class _Increasing:
-    """Every key is greater than the one before: whole numbers, or the bytes of a text."""
+    """A check that every key, an integer or a string, is greater than the one before."""
 
     def __init__(self, label: str) -> None:
-        self._label, self._seen = label, 0
+        self._label, self._checked = label, 0
         self._last: Any = None
 
-    def see(self, keys: Any) -> None:
-        """The keys of the next rows."""
+    def add(self, keys: Any) -> None:
+        """Check the keys of the next rows."""
         if keys.null_count:
-            row = self._seen + pc.index(keys.is_null(), True).as_py() + 1
+            row = self._checked + pc.index(keys.is_null(), True).as_py() + 1
             raise InvalidInput(f"{self._label}, row {row}: is missing: every row must have an id.")
         if pa.types.is_string(keys.type):
             keys = pc.utf8_trim(keys, " ")  # as ids are compared
@@ -142,13 +144,13 @@ class _Increasing:
             keys = pa.concat_arrays([self._last, keys])
         before, after = keys.slice(0, len(keys) - 1), keys.slice(1)
         if len(keys) > 1:
-            place = pc.index(pc.greater(after, before), False).as_py()
-            if place >= 0:
-                row = self._seen + place + (1 if self._last is not None else 2)
+            index = pc.index(pc.greater(after, before), False).as_py()
+            if index >= 0:
+                row = self._checked + index + (1 if self._last is not None else 2)
                 raise InvalidInput(
-                    f"{self._label}, row {row}: {_order_fault(before[place], after[place])}"
+                    f"{self._label}, row {row}: {_order_fault(before[index], after[index])}"
                 )
-        self._seen += len(keys) - (self._last is not None and len(keys) > 0)
+        self._checked += len(keys) - (self._last is not None and len(keys) > 0)
         self._last = keys.slice(len(keys) - 1) if len(keys) else self._last
 
 
@@ -156,7 +158,7 @@ def _order_fault(before: Any, after: Any) -> str:
     if before.equals(after):
         return (
             "repeats the id of another row: it must be different in each; name another column, or"
-            " mend the query."
+            " fix the query."
         )
     return "is out of order without the spaces around it; trim it in the query."
 
@@ -165,17 +167,17 @@ def _order_fault(before: Any, after: Any) -> str:
 
 _BATCH_BYTES = str(2**20)
 _TYPE = b"POSTGRESQL:type"
-# By their SQLSTATE, the longest that fits; the server's own words may quote a cell.
+# Reasons by SQLSTATE, the longest match first; the server's own message may quote a cell.
 _STATES = {
     "22": "a cell could not be computed or converted",
     "25006": "the query writes; it must only read",
-    "0A000": "the query does what a read-only SELECT cannot",
+    "0A000": "the query uses a feature that a read-only SELECT does not have",
     "42501": "the user may not read these rows",
-    "42601": "the query is not one SELECT that the server understands",
+    "42601": "the query is not one SELECT that is valid",
     "42703": "the query names a column that does not exist",
     "42P01": "the query names a table that does not exist",
     "42883": "the query names a function that does not exist",
-    "42": "the server does not understand the query",
+    "42": "the query is not valid",
     "53": "the server has too few resources",
     "57": "the server ended the connection or the query",
     "08": "the connection was lost",
@@ -186,19 +188,19 @@ _CONNECTING = {
     r"no password supplied": "needs a password: set PGPASSWORD, or write it into ~/.pgpass",
     r"role .* does not exist": "has no such user",
     r"database .* does not exist": "has no such database",
-    r"no pg_hba.conf entry": "does not let this user in from here",
+    r"no pg_hba.conf entry": "does not accept this user from this host",
     r"too many|remaining connection slots": "has no connection left; try again later",
-    r"invalid": "its address holds a part that is not understood",
+    r"invalid": "its address has a part that is not valid",
 }
 
 
 class _Postgres(_Snapshot):
-    """PostgreSQL: one snapshot, held by an open transaction; every pass has its own connection.
+    """A snapshot of PostgreSQL, held by an open transaction; every pass has its own connection.
 
-    A connection can send one result at a time, and a pass may begin before another has ended; so
-    the transaction that is opened first exports its snapshot (pg_export_snapshot), and the passes,
-    in transactions that are REPEATABLE READ and READ ONLY too, take it over. The rows travel as a
-    binary COPY, batch by batch.
+    A connection can send one result at a time, and a pass may start before another has ended. The
+    first transaction therefore exports its snapshot (pg_export_snapshot), and the transactions of
+    the passes, which are REPEATABLE READ and READ ONLY too, use it. The rows are sent as a binary
+    COPY, in batches.
     """
 
     def __init__(self, query: Query) -> None:
@@ -210,15 +212,15 @@ class _Postgres(_Snapshot):
         try:
             self._begin(holder)
         except BaseException:
-            # Not when the error is forgotten: an open transaction keeps locks.
+            # Closed now, not when the error is collected: an open transaction keeps locks.
             self._close()
             raise
 
     def _begin(self, holder: Any) -> None:
         query = self._query
-        with self._worded(), holder.cursor() as cursor:
+        with self._translated_errors(), holder.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            # It waits, idle, for as long as the passes take.
+            # The transaction is idle during all passes.
             cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             cursor.execute("SELECT pg_export_snapshot()")
             self._name = str(cursor.fetchone()[0])
@@ -229,7 +231,7 @@ class _Postgres(_Snapshot):
             self.rows = int(cursor.fetchone()[0])
 
     def _selected(self, field: Any) -> _Selected:
-        """A column; ``numeric`` is sent as text unless it is cast, keys of other types as text."""
+        """Return a column; ``numeric`` is cast to double, keys of other types to strings."""
         name, sql = field.name, _cell(field.name)
         described = (field.metadata or {}).get(_TYPE, b"").decode() or str(field.type)
         if described == "numeric" and name != self._query.key:
@@ -246,15 +248,19 @@ class _Postgres(_Snapshot):
 
     @property
     def order(self) -> str:
-        """Whole numbers by their size, all else by its bytes, whatever the server's language."""
+        """The key: integers by size, others by their bytes, independent of the server's locale."""
         key = self.key
-        # A UUID's bytes are in the order of its text, and its index can be used.
+        # The bytes of a UUID are in the order of its string, and its index can be used.
         plain = key.type == "integer" or key.described == "uuid"
         return _cell(key.name) if plain else f'({key.sql}) COLLATE "C"'
 
     def run(self, sql: str, schema: Any) -> Iterator[Any]:
-        """The batches of a SELECT, on a connection that ends with them."""
-        with self._worded(), self._connect() as connection, connection.cursor() as cursor:
+        """Yield the batches of a SELECT, on a connection of its own."""
+        with (
+            self._translated_errors(),
+            self._connect() as connection,
+            connection.cursor() as cursor,
+        ):
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             cursor.execute(f"SET TRANSACTION SNAPSHOT '{self._name}'")
             cursor.adbc_statement.set_options(
@@ -274,8 +280,8 @@ class _Postgres(_Snapshot):
         return connection
 
     @contextmanager
-    def _worded(self) -> Iterator[None]:
-        """Say what went wrong in our own words."""
+    def _translated_errors(self) -> Iterator[None]:
+        """Replace the messages of the database, which may quote a cell."""
         try:
             yield
         except (self._dbapi.Error, pa.ArrowException, OSError) as error:
@@ -283,10 +289,10 @@ class _Postgres(_Snapshot):
 
 
 def _not_connected(error: Exception) -> str:
-    for sign, reason in _CONNECTING.items():
-        if re.search(sign, str(error)):
+    for pattern, reason in _CONNECTING.items():
+        if re.search(pattern, str(error)):
             return reason
-    return "cannot be reached; start the server, or mend the address"
+    return "cannot be reached; start the server, or fix the address"
 
 
 def _reason(error: Exception) -> str:
@@ -296,10 +302,10 @@ def _reason(error: Exception) -> str:
             return f"{_STATES[state[:length]]} (SQLSTATE {state})"
     if state:
         return f"the server refused the query (SQLSTATE {state})"
-    # What breaks off in mid-stream has words only.
+    # Errors in the middle of a stream have a message only.
     if re.search(_LOST, str(error)):
         return "the connection was lost before the last row; start again"
-    return "the server could not compute every row; mend the query"
+    return "the server could not compute every row; fix the query"
 
 
 # -- SQLite ---------------------------------------------------------------------------------------
@@ -311,10 +317,10 @@ _REASONS = {
     "no such table": "the query names a table that does not exist",
     "no such column": "the query names a column that does not exist",
     "no such function": "the query names a function that does not exist",
-    "syntax error": "the query is not one SELECT that SQLite understands",
-    "incomplete input": "the query is not one SELECT that SQLite understands",
+    "syntax error": "the query is not one SELECT that is valid in SQLite",
+    "incomplete input": "the query is not one SELECT that is valid in SQLite",
     "locked": "another program is writing to the database; try again",
-    "decode": "a text is not UTF-8; convert it in the query",
+    "decode": "a string is not UTF-8; convert it in the query",
     "malformed": "is damaged; restore it from a copy",
     "not a database": "is not an SQLite database",
     "readonly": "the query writes; it must only read",
@@ -322,40 +328,40 @@ _REASONS = {
 
 
 class _Sqlite(_Snapshot):
-    """SQLite: one read transaction on one read-only connection, for all passes.
+    """A snapshot of SQLite: one read transaction on one read-only connection, for all passes.
 
-    A cell of SQLite has a class of its own, whatever its column declares. A column whose cells are
-    all of one class, or all numbers, has that type; one of several classes is text that is looked
-    at as the cells of a CSV file are.
+    Each cell of SQLite has its own class, independent of the declaration of its column. A column
+    whose cells are all of one class, or all numbers, has that type. A column of several classes is
+    read as strings, like the cells of a CSV file.
     """
 
     def __init__(self, query: Query) -> None:
         super().__init__(query)
         _check_file(query)
-        with self._worded():
+        with self._translated_errors():
             address = f"file:{quote(str(query.path.absolute()))}?mode=ro"
-            # One connection for the threads that pull from it: SQLite makes them wait in turn.
+            # One connection for all threads: SQLite serialises them.
             self._connection = sqlite3.connect(
                 address, uri=True, isolation_level=None, check_same_thread=False
             )
             self._close = weakref.finalize(self, self._connection.close)
             self._connection.execute("PRAGMA query_only = 1")
-            # Rows are sorted in memory if no index orders them, never in a file.
+            # Rows without an index in their order are sorted in memory, never in a file.
             self._connection.execute("PRAGMA temp_store = memory")
             self._connection.execute("BEGIN")
-            found = self._connection.execute(_wrapped(query, ["*"], "LIMIT 0")).description
-            names = [str(entry[0]) for entry in found]
+            header = self._connection.execute(_wrapped(query, ["*"], "LIMIT 0")).description
+            names = [str(entry[0]) for entry in header]
             _check_columns(query, names)
-            self.rows, self.columns = self._looked(names)
+            self.rows, self.columns = self._scan(names)
 
     @property
     def order(self) -> str:
-        """The key, a text by its bytes."""
+        """The key, a string by its bytes."""
         return f"{_cell(str(self._query.key))} COLLATE BINARY"
 
     def run(self, sql: str, schema: Any) -> Iterator[Any]:
-        """The batches of a SELECT."""
-        with self._worded():
+        """Yield the batches of a SELECT."""
+        with self._translated_errors():
             cursor = self._connection.execute(sql)
             try:
                 while rows := cursor.fetchmany(_FETCH):
@@ -367,27 +373,27 @@ class _Sqlite(_Snapshot):
             finally:
                 cursor.close()
 
-    def _looked(self, names: Sequence[str]) -> tuple[int, tuple[_Selected, ...]]:
-        """The number of rows, and every column after one look at the classes of its cells."""
-        counts = ["count(*)"]
+    def _scan(self, names: Sequence[str]) -> tuple[int, tuple[_Selected, ...]]:
+        """Return the number of rows, and the columns, typed by the classes of their cells."""
+        expressions = ["count(*)"]
         for name in names:
             kind = f"typeof({_cell(name)})"
-            counts += [f"coalesce(sum({kind} = '{each}'), 0)" for each in _CLASSES]
-            counts.append(
+            expressions += [f"coalesce(sum({kind} = '{cell_class}'), 0)" for cell_class in _CLASSES]
+            expressions.append(
                 f"coalesce(sum({kind} = 'integer'"
                 f" AND {_cell(name)} NOT BETWEEN -{_EXACT} AND {_EXACT}), 0)"
             )
-        # Few columns at a time: SQLite limits the columns of a result.
-        found: list[int] = []
-        for start in range(0, len(counts), 1_000):
-            part = counts[start : start + 1_000]
-            found += self._connection.execute(_wrapped(self._query, part)).fetchone()
+        # In several queries: SQLite limits the columns of a result.
+        counts: list[int] = []
+        for start in range(0, len(expressions), 1_000):
+            part = expressions[start : start + 1_000]
+            counts += self._connection.execute(_wrapped(self._query, part)).fetchone()
         width = len(_CLASSES) + 1
         columns = [
-            self._selected(name, *found[1 + width * place : 1 + width * (place + 1)])
-            for place, name in enumerate(names)
+            self._selected(name, *counts[1 + width * index : 1 + width * (index + 1)])
+            for index, name in enumerate(names)
         ]
-        return found[0], tuple(columns)
+        return counts[0], tuple(columns)
 
     def _selected(
         self, name: str, integers: int, reals: int, texts: int, blobs: int, long: int
@@ -403,14 +409,14 @@ class _Sqlite(_Snapshot):
         elif texts:
             kind = "mixed" if integers or reals else "text"
         elif reals:
-            # An integer that float64 rounds would not be noticed among its numbers.
+            # As floats, integers that float64 cannot represent would be rounded silently.
             kind = "mixed" if long else "float"
         elif integers:
             kind = "integer"
         if name == self._query.key and kind not in ("integer", "text"):
             raise InvalidInput(
-                f"{self._query.label}, id column {name!r}: holds cells of several types, or no"
-                " integers and no text: must be all integers or all text; cast it in the query."
+                f"{self._query.label}, id column {name!r}: holds several types: must be all"
+                " integers or all strings; cast it in the query."
             )
         return _Selected(
             name=name,
@@ -421,14 +427,14 @@ class _Sqlite(_Snapshot):
         )
 
     @contextmanager
-    def _worded(self) -> Iterator[None]:
-        """Say what went wrong in our own words: SQLite's may quote a cell."""
+    def _translated_errors(self) -> Iterator[None]:
+        """Replace the messages of SQLite, which may quote a cell."""
         try:
             yield
         except (sqlite3.Error, sqlite3.Warning, pa.ArrowException, UnicodeError) as error:
-            words = str(error)
+            message = str(error)
             reason = next(
-                (reason for sign, reason in _REASONS.items() if sign in words),
+                (reason for pattern, reason in _REASONS.items() if pattern in message),
                 f"could not be read to its end ({type(error).__name__})",
             )
             raise InvalidInput(f"{self._query.label}: {reason}.") from None
@@ -446,12 +452,12 @@ def _check_file(query: Query) -> None:
 
 
 def _converted(cells: Sequence[Any], field: Any) -> Sequence[Any]:
-    """Cells of any class as text, where that is what the column holds."""
-    return [_text(each) for each in cells] if pa.types.is_string(field.type) else cells
+    """Return the cells of a string column as strings, other cells unchanged."""
+    return list(map(_string, cells)) if pa.types.is_string(field.type) else cells
 
 
-def _text(value: Any) -> str | None:
-    """A number as it is written in a CSV file, a whole one without its point."""
+def _string(value: Any) -> str | None:
+    """Return a cell as a string: a number as in a CSV file, an integer without a point."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:

@@ -1,10 +1,10 @@
-"""A source as raw columns of a relation, and the one place that talks to DuckDB.
+"""Sources as relations of raw columns, which DuckDB reads.
 
 A raw column is an SQL expression with the type that its source declares. Every relation names its
-columns c0, c1, …, so no name a user chose is ever part of an expression.
+columns c0, c1, …, so that no name of a user is part of an expression.
 
-Every query runs on its own cursor, so that one stream never cuts another short. DuckDB's messages
-quote the line they fail on; they are therefore replaced, never passed on.
+Every query runs on its own cursor, so that streams do not interrupt each other. DuckDB's messages
+quote the line of a fault; they are therefore replaced, never passed on.
 """
 
 import os
@@ -27,7 +27,7 @@ __all__ += ["check_names", "check_unchanged", "declared", "glob_quoted", "identi
 __all__ += ["one_type", "plain", "string", "typed"]
 
 _SETTINGS = {
-    # Nothing is fetched from the network, and no Python variable is taken for a table.
+    # No extension is downloaded, and no Python variable is used as a table.
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "python_enable_replacements": "false",
@@ -37,69 +37,69 @@ _SETTINGS = {
     "temp_directory": "",
 }
 _COLUMN = re.compile(r"\bc[0-9]+\b")
-# Rows that DuckDB pulls at a time.
+# Rows that DuckDB reads at a time.
 _FETCH = 2**14
-# The decimal numbers; DuckDB's own cast also takes 1_000, +-1, nan and inf.
+# The decimal numbers; DuckDB's own cast also accepts 1_000, +-1, nan and inf.
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 
-# cell: of a CSV file. mixed: text, numbers perhaps, of a source that does not say which; like a
-# cell's its kind is found by looking. other: cannot become a feature (dates, lists, binary …).
+# cell: of a CSV file. mixed: strings that may be numbers, of a source that does not declare it; the
+# kind of both is determined by a scan. other: cannot become a feature (dates, lists, binary …).
 RawType = Literal["cell", "mixed", "text", "integer", "float", "boolean", "other"]
 # A file with its size and time of change.
 Stamp = tuple[Path, int, int]
 
 
-def string(text: str) -> str:
-    """``text`` as an SQL string."""
-    return "'" + text.replace("'", "''") + "'"
+def string(value: str) -> str:
+    """Return ``value`` as an SQL string."""
+    return "'" + value.replace("'", "''") + "'"
 
 
 def identifier(name: str) -> str:
-    """``name`` as an SQL identifier."""
+    """Return ``name`` as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def glob_quoted(path: Path) -> str:
-    """``path`` as an SQL string that DuckDB's globbing reads as this one file."""
+    """Return ``path`` as an SQL string whose only match as a glob is this file."""
     literal = "".join(f"[{mark}]" if mark in "*?[" else mark for mark in str(path.absolute()))
     return string(literal)
 
 
 @cache
 def _connection(process: int) -> Any:
-    """One database a process: starting one takes longer than reading a small table.
+    """Return the one database of a process: starting one takes longer than reading a small table.
 
-    A child that was forked starts its own, since DuckDB's threads do not live on in it. Nothing is
-    stored in it; a table in memory is registered with the cursor that reads it and no other.
+    A forked child starts its own, because DuckDB's threads do not continue in it. The database
+    stores nothing: a table in memory is registered only with the cursor that reads it.
     """
     del process
     return duckdb.connect(":memory:", config=_SETTINGS)
 
 
 class Feed(Protocol):
-    """Rows that come from elsewhere, in one order, each time they are asked for."""
+    """Rows of another source, in the same order in every pass."""
 
     @property
     def types(self) -> Sequence[Any]:
-        """The Arrow types of the columns c0, c1, …; None for those that cannot be used."""
+        """The Arrow types of the columns c0, c1, …; None for columns that cannot be used."""
 
-    def batches(self, places: Sequence[int]) -> Iterator[Any]:
-        """Arrow record batches whose first columns are these; raises :class:`InvalidInput`."""
+    def batches(self, indices: Sequence[int]) -> Iterator[Any]:
+        """Yield Arrow record batches that start with these columns; raise :class:`InvalidInput`."""
 
 
-class _Pulled:
-    """The columns of a feed that a query names, as DuckDB pulls them.
+class _FeedReader:
+    """A reader of those columns of a feed that a query names.
 
-    DuckDB would wrap an error of the feed into one of its own: it is kept as ``fault``.
+    DuckDB would replace an error of the feed by its own: it is kept as ``fault``.
     """
 
     def __init__(self, feed: Feed, query: str) -> None:
         self._feed, types = feed, feed.types
-        # A token that reads like a column only brings one more than is needed.
+        # Another token of the same form only adds a column that is not needed.
         named = {int(name.removeprefix("c")) for name in _COLUMN.findall(query)}
-        self._places = sorted(n for n in named if n < len(types) and types[n] is not None)
-        # Rows are counted by a column of nothing, where no other is asked for.
-        fields = [(f"c{place}", types[place]) for place in self._places]
+        self._indices = sorted(n for n in named if n < len(types) and types[n] is not None)
+        # A column of nulls counts the rows, where the query names no column.
+        fields = [(f"c{index}", types[index]) for index in self._indices]
         self._schema = pa.schema(fields or [("nothing", pa.null())])
         self.fault: InvalidInput | None = None
 
@@ -108,11 +108,11 @@ class _Pulled:
 
     def _batches(self) -> Iterator[Any]:
         try:
-            for batch in self._feed.batches(self._places):
-                arrays = batch.columns[: len(self._places)] or [pa.nulls(batch.num_rows)]
-                whole = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-                for start in range(0, whole.num_rows, _FETCH):
-                    yield whole.slice(start, _FETCH)
+            for batch in self._feed.batches(self._indices):
+                arrays = batch.columns[: len(self._indices)] or [pa.nulls(batch.num_rows)]
+                rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+                for start in range(0, rows.num_rows, _FETCH):
+                    yield rows.slice(start, _FETCH)
         except InvalidInput as fault:
             self.fault = fault
             raise
@@ -120,11 +120,11 @@ class _Pulled:
 
 @dataclass(frozen=True, kw_only=True)
 class Relation:
-    """Something to select from: an SQL ``FROM`` clause, and what must hold while it is read.
+    """An SQL ``FROM`` clause, and the files that must not change while it is read.
 
-    ``label`` names it in messages; ``arrow`` is the table called ``source`` in ``clause`` where
-    the rows are in memory, or the :class:`Feed` that they come from; ``files`` are the files behind
-    it, with size and time of change.
+    ``label`` is its name in messages; ``arrow`` is the table in memory that ``clause`` calls
+    ``source``, or the :class:`Feed` of the rows; ``files`` are its files, with size and time of
+    change.
     """
 
     label: str
@@ -132,11 +132,11 @@ class Relation:
     arrow: Any = field(default=None, repr=False, compare=False)
     files: tuple[Stamp, ...] = ()
 
-    def one(self, expressions: Sequence[str], *stages: Sequence[str]) -> tuple[Any, ...]:
-        """The single row of the aggregate ``expressions``, over the last of the ``stages``.
+    def aggregate(self, expressions: Sequence[str], *stages: Sequence[str]) -> tuple[Any, ...]:
+        """Return the single row of the aggregate ``expressions``, over the last of the ``stages``.
 
         A stage is a list of expressions over the stage before it, the first over the relation.
-        DuckDB computes each once; aliases used within one ``SELECT`` it would compute again.
+        DuckDB computes each once, but would repeat an alias used within one ``SELECT``.
         """
         query = self._select(expressions, stages)
         with self._cursor(query) as cursor:
@@ -146,16 +146,16 @@ class Relation:
     def batches(
         self, expressions: Sequence[str], *stages: Sequence[str], size: int
     ) -> Iterator[Any]:
-        """Arrow record batches of ``expressions``, in order, of at most ``size`` rows."""
+        """Yield Arrow record batches of ``expressions``, in order, of at most ``size`` rows."""
         query = self._select(expressions, stages)
         with self._cursor(query) as cursor:
             rows = cursor.sql(query)
-            # DuckDB before 1.5 has the other name only.
+            # DuckDB before 1.5 has only the other name.
             read = getattr(rows, "to_arrow_reader", None) or rows.fetch_arrow_reader
             yield from read(size)
 
     def first_row(self, condition: str, *stages: Sequence[str]) -> int | None:
-        """The first row, counted from 1, where ``condition`` holds."""
+        """Return the first row, counted from 1, where ``condition`` holds."""
         passed = 0
         for batch in self.batches([f"coalesce({condition}, false)"], *stages, size=_FETCH):
             holds = batch.column(0).to_numpy(zero_copy_only=False)
@@ -174,24 +174,24 @@ class Relation:
     def _cursor(self, query: str) -> Iterator[Any]:
         for stamp in self.files:
             check_unchanged(stamp)
-        pulled: _Pulled | None = None
+        feed: _FeedReader | None = None
         try:
             with _connection(os.getpid()).cursor() as cursor:
                 if isinstance(self.arrow, pa.Table):
                     cursor.register("source", self.arrow)
                 elif self.arrow is not None:
-                    pulled = _Pulled(self.arrow, query)
-                    cursor.register("source", pulled.reader())
+                    feed = _FeedReader(self.arrow, query)
+                    cursor.register("source", feed.reader())
                 yield cursor
         except RuntimeError as error:
-            # What DuckDB makes of Ctrl-C (and of SIGTERM) while a query runs.
+            # DuckDB raises this for Ctrl-C (and SIGTERM) while a query runs.
             if "interrupted" in str(error).lower():
                 raise KeyboardInterrupt from None
             raise
-        # What DuckDB streams as Arrow fails with an OSError.
+        # A stream of DuckDB's Arrow batches raises an OSError.
         except (duckdb.Error, pa.ArrowException, OSError) as error:
-            if pulled is not None and pulled.fault is not None:
-                raise pulled.fault from None
+            if feed is not None and feed.fault is not None:
+                raise feed.fault from None
             raise InvalidInput(
                 f"{self.label}: could not be read to its end ({type(error).__name__}); check the"
                 " file, or write it again."
@@ -199,7 +199,7 @@ class Relation:
 
 
 def check_unchanged(stamp: Stamp) -> None:
-    """Raise unless a file is as it was when the source was opened."""
+    """Raise if a file has changed since the source was opened."""
     path, size, changed = stamp
     try:
         status = path.stat()
@@ -214,7 +214,7 @@ def check_unchanged(stamp: Stamp) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class RawColumn:
-    """A column as its source has it; ``categorical`` where the source declares it so."""
+    """A column of a source; ``categorical`` if the source declares it so."""
 
     name: str
     sql: str
@@ -223,9 +223,9 @@ class RawColumn:
     categorical: bool = False
 
     def text(self, missing: Sequence[str]) -> str:
-        """The cell as text without spaces around it; null if it is one of the ``missing`` tokens.
+        """Return the SQL of the cell as a trimmed string; null for the ``missing`` tokens.
 
-        A float that is a whole number is written without its point, like an integer.
+        An integral float has no point, like an integer.
         """
         sql = self.sql
         match self.type:
@@ -243,15 +243,15 @@ class RawColumn:
                 cell = f"CAST({sql} AS VARCHAR)"
             case "other":
                 raise InvalidInput(
-                    f"column {self.name!r}: is of type {self.described}: must be numbers, text or"
-                    " booleans; convert it, or leave it out (--drop)."
+                    f"column {self.name!r}: is of type {self.described}: must be numbers, strings"
+                    " or booleans; convert it, or leave it out (--drop)."
                 )
         for token in missing:
             cell = f"nullif({cell}, {string(token)})"
         return cell
 
     def number(self, missing: Sequence[str]) -> str:
-        """The cell as a DOUBLE, where it is known to be a number or missing."""
+        """Return the SQL of the cell as a DOUBLE; it must be a number or missing."""
         if self.type not in ("integer", "float"):
             return as_double(self.text(missing))
         value = as_double(self.sql)
@@ -260,7 +260,7 @@ class RawColumn:
         return value
 
     def typed(self, kind: str, missing: Sequence[str]) -> str:
-        """The cell as the ``kind`` that its table settled on."""
+        """Return the SQL of the cell as the ``kind`` that its table has determined."""
         match kind:
             case "numeric":
                 return self.number(missing)
@@ -275,9 +275,9 @@ class RawColumn:
 class Origin:
     """A relation, its raw columns and its number of rows.
 
-    ``doubtful_header``: a CSV file whose first line may have been a row. ``parquet``: its files can
-    be entered anywhere. ``partitions``: (column, its cell in each file), for columns that the names
-    of their folders hold. ``key``: the column that a database orders the rows by.
+    ``doubtful_header``: the first line of a CSV file may be a row. ``parquet``: the rows can be
+    read from any position. ``partitions``: (column, its cell in each file), for columns in the
+    names of folders. ``key``: the column that a database orders the rows by.
     """
 
     relation: Relation
@@ -289,12 +289,12 @@ class Origin:
     key: str | None = None
 
     def __getitem__(self, name: str) -> RawColumn:
-        """The column called ``name``."""
+        """Return the column ``name``."""
         return next(column for column in self.columns if column.name == name)
 
 
 def plain(array: Any) -> Any:
-    """``array`` in a type that DuckDB scans: no dictionaries, half floats or wide decimals."""
+    """Return ``array`` in a type that DuckDB reads: no dictionary, half float or wide decimal."""
     type_ = array.type
     if pa.types.is_dictionary(type_):
         array = array.cast(type_.value_type)
@@ -302,7 +302,7 @@ def plain(array: Any) -> Any:
     if pa.types.is_null(type_):
         return array.cast(pa.string())
     if pa.types.is_decimal(type_):
-        # Arrow's own cast multiplies by a power of ten, and is not the nearest number.
+        # Arrow's own cast multiplies by a power of ten, which is not the nearest float.
         return array.cast(pa.string()).cast(pa.float64())
     if pa.types.is_float16(type_):
         return array.cast(pa.float64())
@@ -312,7 +312,7 @@ def plain(array: Any) -> Any:
 
 
 def typed(name: str, sql: str, type_: Any) -> RawColumn:
-    """The raw column that an Arrow type declares."""
+    """Return the raw column that an Arrow type declares."""
     categorical = pa.types.is_dictionary(type_)
     value = type_.value_type if categorical else type_
     kind: RawType = "other"
@@ -334,32 +334,34 @@ def typed(name: str, sql: str, type_: Any) -> RawColumn:
 
 @contextmanager
 def one_type(name: str) -> Iterator[None]:
-    """Turn what Arrow raises for the cells of a column into a sentence that names it."""
+    """Replace Arrow's errors about the cells of a column by one that names the column."""
     try:
         yield
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise InvalidInput(
             f"column {name!r}: cannot be read as a column of one type; convert it to numbers or"
-            " text."
+            " strings."
         ) from None
 
 
 def declared(label: str, schema: Any) -> list[RawColumn]:
-    """The raw columns c0, c1, … of an Arrow schema, whose names need not be text where it is read
-    from a file."""
+    """Return the raw columns c0, c1, … of an Arrow schema.
+
+    The names in a file may be invalid UTF-8, which is refused.
+    """
     try:
         return [typed(field.name, f"c{index}", field.type) for index, field in enumerate(schema)]
     except UnicodeDecodeError:
         raise InvalidInput(
-            f"{label}: the name of a column is not UTF-8 text; rename it, or write it again."
+            f"{label}: the name of a column is not UTF-8; rename it, or write the file again."
         ) from None
 
 
 def check_names(label: str, names: Sequence[str]) -> None:
-    """Names are present, free of control characters, and differ in more than their case."""
+    """Raise unless all names are present, free of control characters, and differ without case."""
     if not names:
         raise InvalidInput(f"{label}: has no columns: must have at least one.")
-    seen: dict[str, int] = {}
+    positions: dict[str, int] = {}
     for position, name in enumerate(names, start=1):
         if not name.strip():
             raise InvalidInput(f"{label}: column {position} has no name; name every column.")
@@ -367,17 +369,17 @@ def check_names(label: str, names: Sequence[str]) -> None:
             raise InvalidInput(
                 f"{label}: the name of column {position} holds a control character; rename it."
             )
-        # Positions, not names: without a header the first line is a row.
-        other = seen.setdefault(name.casefold(), position)
+        # Positions are shown, not names: without a header the first line is a row.
+        other = positions.setdefault(name.casefold(), position)
         if other != position:
             raise InvalidInput(
-                f"{label}: columns {other} and {position} have the same name, but for case at most:"
+                f"{label}: columns {other} and {position} have the same name, apart from case:"
                 " names must differ; rename one (or is the header line missing?)."
             )
 
 
 def absent(name: str, label: str, names: Sequence[str]) -> InvalidInput:
-    """The error about a column that is not there."""
+    """Return the error about a column that does not exist."""
     shown = ", ".join(map(repr, names[:20])) + (", …" if len(names) > 20 else "")
     return InvalidInput(
         f"column {name!r}: is not in {label}, whose columns are {shown}.{did_you_mean(name, names)}"
@@ -385,14 +387,14 @@ def absent(name: str, label: str, names: Sequence[str]) -> InvalidInput:
 
 
 def as_double(sql: str) -> str:
-    """A cell that is a number, as float64."""
+    """Return the SQL of a number as a DOUBLE."""
     return f"CAST({sql} AS DOUBLE)"
 
 
 def is_number(cell: str, cast: str) -> str:
-    """Whether the text ``cell``, whose TRY_CAST is ``cast``, is a finite :data:`NUMBER`.
+    """Return the SQL of whether ``cell``, whose TRY_CAST is ``cast``, is a finite :data:`NUMBER`.
 
-    Equal to the regular expression (a test compares them) and five times as fast.
+    It is equivalent to the regular expression (a test compares them) and five times as fast.
     """
     return f"isfinite({cast}) AND NOT contains({cell}, '_') AND NOT starts_with({cell}, '+-')"
 

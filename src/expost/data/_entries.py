@@ -1,8 +1,7 @@
-"""The entries of an encoding: one column each, how it becomes features, and who said so.
+"""The entries of an encoding: how a column becomes features, and the origin of the constants.
 
 An entry is a public constant of the preprocessing: removing a row never changes it. Each is marked
-``given`` (by a person, from knowledge other than these rows) or ``read from the data`` (which is
-not private).
+``given`` (by a person, independent of these rows) or ``read from the data`` (which is not private).
 """
 
 import math
@@ -24,17 +23,15 @@ __all__ = ["Entry", "LevelEntry", "Mark", "NumericEntry", "Target", "entry_from_
 
 # A column of more labels is unlikely to hold classes.
 MOST_CLASSES = 100
-
-
-# Standard deviations from the mean at which a number is cut unless an encoding says otherwise.
+# Standard deviations from the mean at which a number is cut by default.
 CUT = 2.0
 
 
 class Mark(Enum):
-    """Where a constant comes from.
+    """The origin of a constant.
 
-    A person gave it, it was read from the data, a rule made it from public facts, or it follows
-    from a private release (:mod:`expost.data.histograms`).
+    A person, the data, a rule that uses only public facts, or a private release
+    (:mod:`expost.data.histograms`).
     """
 
     GIVEN = "given"
@@ -43,22 +40,22 @@ class Mark(Enum):
     PRIVATE = "released privately"
 
 
-def _read(*constants: tuple[str, Mark | None]) -> tuple[str, ...]:
-    """The constants that were read from the data, of (constant, mark)."""
+def _from_data(*constants: tuple[str, Mark | None]) -> tuple[str, ...]:
+    """Return those of the pairs (constant, mark) that were read from the data."""
     return tuple(constant for constant, mark in constants if mark is Mark.READ)
 
 
-def _places(cells: Any, labels: Sequence[str]) -> NDArray[Any]:
-    """The index of each cell among ``labels``, −1 for none of them."""
-    found = pc.index_in(cells, value_set=pa.array(labels, type=cells.type))
-    return np.asarray(pc.fill_null(found, -1))
+def _indices(cells: Any, labels: Sequence[str]) -> NDArray[Any]:
+    """Return the index of each cell among ``labels``, −1 for none of them."""
+    indices = pc.index_in(cells, value_set=pa.array(labels, type=cells.type))
+    return np.asarray(pc.fill_null(indices, -1))
 
 
 @dataclass(frozen=True, kw_only=True)
 class NumericEntry:
-    """x ↦ (x − mean)/scale, cut to [−cut, cut] unless ``cut`` is None.
+    """The encoding (x − mean)/scale of a number x, cut to [−cut, cut] unless ``cut`` is None.
 
-    A missing x counts as ``fill`` and, with an ``indicator``, sets a second, 0/1 feature.
+    A missing x is replaced by ``fill`` and, with an ``indicator``, sets a second, 0/1 feature.
     """
 
     name: str
@@ -79,19 +76,19 @@ class NumericEntry:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names of the features it makes."""
+        """The names of its features."""
         return (self.name, f"{self.name} is missing") if self.marks_missing else (self.name,)
 
     @property
     def read_from_data(self) -> tuple[str, ...]:
-        """What of it was read from the data, for a sentence."""
-        return _read(
+        """Its constants that were read from the data, for a sentence."""
+        return _from_data(
             (f"the mean and scale of {self.name!r}", self.mark),
             (f"the median of {self.name!r}", self.fill_mark),
         )
 
     def encode(self, cells: Any, first_row: int) -> tuple[FloatArray, int]:
-        """The features (m, width) of the cells, and 0: no number is unknown."""
+        """Return the features (m, width) of the cells, and 0 unknown cells."""
         if self.fill is None and cells.null_count:
             absent = np.asarray(cells.is_null())
             raise InvalidInput(
@@ -101,10 +98,10 @@ class NumericEntry:
         values = np.asarray(cells if self.fill is None else pc.fill_null(cells, self.fill))
         with np.errstate(over="ignore", invalid="ignore"):
             standard = (values - self.mean) / self.scale
-        wild = ~np.isfinite(standard)
-        if wild.any():
+        overflow = ~np.isfinite(standard)
+        if overflow.any():
             raise InvalidInput(
-                f"column {self.name!r}, row {first_row + int(wild.argmax())}: overflows when"
+                f"column {self.name!r}, row {first_row + int(overflow.argmax())}: overflows when"
                 " divided by the column's scale; give a larger scale."
             )
         if self.cut is not None:
@@ -114,7 +111,7 @@ class NumericEntry:
         return np.column_stack([standard, np.asarray(cells.is_null(), dtype=np.float64)]), 0
 
     def to_json(self) -> dict[str, Any]:
-        """The entry as JSON values."""
+        """Return the entry as JSON values."""
         value: dict[str, Any] = {
             "kind": "numeric",
             "mean": self.mean,
@@ -131,9 +128,9 @@ class NumericEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class LevelEntry:
-    """One 0/1 feature a level, and one for missing cells if ``missing_level``.
+    """The encoding of a string by one 0/1 feature per level, and one for missing cells.
 
-    A cell that is none of the levels makes zeros, and is counted.
+    The latter exists if ``missing_level``. A cell of no level has zeros, and is counted.
     """
 
     name: str
@@ -150,22 +147,22 @@ class LevelEntry:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names of the features it makes."""
+        """The names of its features."""
         names = tuple(f"{self.name}={level}" for level in self.levels)
         return (*names, f"{self.name} is missing") if self.missing_level else names
 
     @property
     def read_from_data(self) -> tuple[str, ...]:
-        """What of it was read from the data, for a sentence."""
-        return _read(
+        """Its constants that were read from the data, for a sentence."""
+        return _from_data(
             (f"the levels of {self.name!r}", self.mark),
             (f"that cells of {self.name!r} are missing", self.missing_mark),
         )
 
     def encode(self, cells: Any, first_row: int) -> tuple[FloatArray, int]:
-        """The features (m, width) of the cells, and how many cells are no level."""
+        """Return the features (m, width) of the cells, and the number of cells of no level."""
         del first_row  # every cell has features
-        index = _places(cells, self.levels)
+        index = _indices(cells, self.levels)
         absent = np.asarray(cells.is_null())
         features = np.zeros((len(index), len(self.levels) + self.missing_level))
         known = np.flatnonzero((index >= 0) & ~absent)
@@ -177,7 +174,7 @@ class LevelEntry:
         return features, unknown
 
     def to_json(self) -> dict[str, Any]:
-        """The entry as JSON values."""
+        """Return the entry as JSON values."""
         value: dict[str, Any] = {
             "kind": "levels",
             "levels": list(self.levels),
@@ -195,7 +192,7 @@ Entry = NumericEntry | LevelEntry
 class Target:
     """The column to predict: ``classes``, or a number (None).
 
-    Two classes are −1 and +1 inside, in their order; more are counted from 0.
+    Two classes become −1 and +1, in their order; more are counted from 0.
     """
 
     column: str
@@ -204,13 +201,13 @@ class Target:
 
     @property
     def kind(self) -> Kind:
-        """How its cells are read."""
+        """The kind of its column."""
         return "numeric" if self.classes is None else "text"
 
     @property
     def read_from_data(self) -> tuple[str, ...]:
-        """What of it was read from the data, for a sentence."""
-        return _read((f"the classes of {self.column!r}", self.mark))
+        """Its constants that were read from the data, for a sentence."""
+        return _from_data((f"the classes of {self.column!r}", self.mark))
 
     def encode(self, cells: Any, first_row: int) -> FloatArray:
         """Return the labels (m,): ±1, classes counted from 0, or the numbers."""
@@ -219,7 +216,7 @@ class Target:
             raise self._fault(first_row + int(absent.argmax()), "is missing: every row needs one")
         if self.classes is None:
             return np.asarray(cells, dtype=np.float64)
-        index = _places(cells, self.classes)
+        index = _indices(cells, self.classes)
         other = index < 0
         if other.any():
             raise self._fault(first_row + int(other.argmax()), f"is {none_of(self.classes)}")
@@ -229,37 +226,37 @@ class Target:
         """Return the class of each y: by its sign, or its number."""
         if self.classes is None:
             raise InvalidInput(f"target {self.column!r}: is a number, so it has no classes.")
-        places = np.asarray(y) > 0 if len(self.classes) == 2 else np.asarray(y)
-        return [self.classes[int(place)] for place in places]
+        indices = np.asarray(y) > 0 if len(self.classes) == 2 else np.asarray(y)
+        return [self.classes[int(index)] for index in indices]
 
-    def _fault(self, row: int, what: str) -> InvalidInput:
-        return InvalidInput(f"target {self.column!r}, row {row}: {what}.")
+    def _fault(self, row: int, problem: str) -> InvalidInput:
+        return InvalidInput(f"target {self.column!r}, row {row}: {problem}.")
 
     def to_json(self) -> dict[str, Any]:
-        """The target as JSON values."""
+        """Return the target as JSON values."""
         classes = None if self.classes is None else list(self.classes)
         return {"column": self.column, "classes": classes, "origin": self.mark.value}
 
     @classmethod
     def from_json(cls, value: Any) -> "Target":
-        """The target that :meth:`to_json` wrote; anything else is refused."""
+        """Invert :meth:`to_json`; refuse any other value."""
         fields = members("target", value, required=("column", "classes", "origin"))
         if not isinstance(fields["column"], str):
             raise InvalidInput("target.column: must be the name of a column.")
         classes = fields["classes"]
-        found = None if classes is None else class_labels("target.classes", classes)
-        if found is not None and all(isinstance(one, str) for one in classes):
-            # As they were written: a label that was read may begin or end with a blank of Unicode.
-            found = tuple(classes)
+        labels = None if classes is None else class_labels("target.classes", classes)
+        if labels is not None and all(isinstance(entry, str) for entry in classes):
+            # Not stripped: a label read from the data may start or end with a Unicode space.
+            labels = tuple(classes)
         return cls(
             column=fields["column"],
-            classes=found,
+            classes=labels,
             mark=mark("target.origin", fields["origin"]),
         )
 
 
 def label(value: Any, *, name: str) -> str:
-    """A label or level as the text that a cell of it reads: 1 and 1.0 are "1", True is "true"."""
+    """Return a label or level as the string of its cells: "1" for 1 and 1.0, "true" for True."""
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -268,11 +265,11 @@ def label(value: Any, *, name: str) -> str:
         return str(int(value))
     if isinstance(value, float | np.floating) and math.isfinite(value):
         return str(int(value)) if float(value).is_integer() else repr(float(value))
-    raise InvalidInput(f"{name}: must be text, a finite number or a boolean.")
+    raise InvalidInput(f"{name}: must be a string, a finite number or a boolean.")
 
 
 def class_labels(name: str, value: Any) -> tuple[str, ...]:
-    """Return ``value`` as two different labels or more."""
+    """Return ``value`` as at least two different labels."""
     labels = distinct_labels(name, value)
     if not 2 <= len(labels) <= MOST_CLASSES:
         raise InvalidInput(
@@ -282,7 +279,7 @@ def class_labels(name: str, value: Any) -> tuple[str, ...]:
 
 
 def none_of(classes: tuple[str, ...]) -> str:
-    """Return "none of the classes", with the first few of them, for a sentence."""
+    """Return "none of the classes …", with the first few of them, for a sentence."""
     if len(classes) == 2:
         return f"neither {classes[0]!r} nor {classes[1]!r}"
     shown = ", ".join(map(repr, classes[:5]))
@@ -290,20 +287,20 @@ def none_of(classes: tuple[str, ...]) -> str:
 
 
 def distinct_labels(name: str, value: Any) -> tuple[str, ...]:
-    """``value`` as different labels."""
+    """Return ``value`` as different labels."""
     if isinstance(value, str | Mapping) or not isinstance(value, Sequence | np.ndarray):
         raise InvalidInput(f"{name}: must be a list of labels.")
     labels = tuple(label(entry, name=name) for entry in value)
     if len(set(labels)) != len(labels):
-        raise InvalidInput(f"{name}: a label stands in it twice: all must differ.")
+        raise InvalidInput(f"{name}: holds a label twice: all must differ.")
     return labels
 
 
 def entry_from_json(name: str, value: Any, *, strict: bool) -> Entry:
-    """The entry for the column ``name``.
+    """Return the entry for the column ``name``.
 
     Not ``strict``: as a person writes it, {"mean": 40, "scale": 15}, {"range": [0, 100]} or
-    {"levels": ["a", "b"]}; what bears no mark is then given.
+    {"levels": ["a", "b"]}; constants without a mark are then given.
     """
     where = f"columns[{name!r}]"
     if not strict and isinstance(value, Mapping) and "range" in value:
@@ -335,7 +332,7 @@ def _numeric_entry(name: str, where: str, value: Any, strict: bool) -> NumericEn
     if not isinstance(fields.get("indicator", True), bool):
         raise InvalidInput(f"{where}.indicator: must be true or false.")
     if fields.get("kind", "numeric") != "numeric":
-        raise InvalidInput(f"{where}.kind: must be 'numeric' beside a mean and a scale.")
+        raise InvalidInput(f"{where}.kind: must be 'numeric' with a mean and a scale.")
     scale = finite(f"{where}.scale", fields["scale"])
     if not scale > 0:
         raise InvalidInput(f"{where}.scale={scale!r}: must be > 0.")
@@ -344,7 +341,7 @@ def _numeric_entry(name: str, where: str, value: Any, strict: bool) -> NumericEn
         raise InvalidInput(f"{where}.cut={cut!r}: must be > 0, or null for none.")
     fill = fields.get("fill")
     if strict and ("fill" in fields) != ("fill_origin" in fields):
-        raise InvalidInput(f"{where}: fill and fill_origin must stand together.")
+        raise InvalidInput(f"{where}: fill and fill_origin must be given together.")
     return NumericEntry(
         name=name,
         mean=finite(f"{where}.mean", fields["mean"]),
@@ -362,13 +359,13 @@ def _level_entry(name: str, where: str, value: Any, strict: bool) -> LevelEntry:
     optional = ("kind", "origin", "missing_level", "missing_origin")
     fields = members(where, value, required=required, optional=optional)
     if fields.get("kind", "levels") != "levels":
-        raise InvalidInput(f"{where}.kind: must be 'levels' beside a list of levels.")
+        raise InvalidInput(f"{where}.kind: must be 'levels' with a list of levels.")
     levels = distinct_labels(f"{where}.levels", fields["levels"])
     missing_level = fields.get("missing_level", False)
     if not isinstance(missing_level, bool):
         raise InvalidInput(f"{where}.missing_level: must be true or false.")
     if strict and missing_level != ("missing_origin" in fields):
-        raise InvalidInput(f"{where}: missing_level and missing_origin must stand together.")
+        raise InvalidInput(f"{where}: missing_level and missing_origin must be given together.")
     if not levels and not missing_level:
         raise InvalidInput(f"{where}.levels: is empty: must name at least one level.")
     return LevelEntry(
@@ -380,14 +377,14 @@ def _level_entry(name: str, where: str, value: Any, strict: bool) -> LevelEntry:
 
 
 def _given(where: str, fields: Mapping[str, Any], name: str) -> Mark:
-    """The mark called ``name``; what bears none is given."""
+    """Return the mark ``name``; GIVEN by default."""
     return mark(f"{where}.{name}", fields.get(name, Mark.GIVEN.value))
 
 
 def members(
     where: str, value: Any, *, required: Sequence[str], optional: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """``value`` as an object that has every ``required`` member and no unknown one."""
+    """Return ``value`` as an object that has every ``required`` member and no unknown one."""
     if not isinstance(value, Mapping):
         raise InvalidInput(f"{where}: must be a JSON object.")
     absent = [name for name in required if name not in value]
@@ -396,12 +393,12 @@ def members(
     unknown = [name for name in value if name not in (*required, *optional)]
     if unknown:
         allowed = ", ".join(map(repr, dict.fromkeys((*required, *optional))))
-        raise InvalidInput(f"{where}: does not know {unknown[0]!r}; it may hold {allowed}.")
+        raise InvalidInput(f"{where}: has an unknown member {unknown[0]!r}; it may have {allowed}.")
     return dict(value)
 
 
 def finite(where: str, value: Any) -> float:
-    """``value`` as a finite float of at most 1e150 in magnitude."""
+    """Return ``value`` as a finite float of at most 1e150 in magnitude."""
     is_number = isinstance(value, int | float | np.integer | np.floating)
     if isinstance(value, bool) or not is_number or not abs(value) <= 1e150:
         raise InvalidInput(f"{where}: must be a number of at most 1e150 in magnitude.")
@@ -409,7 +406,7 @@ def finite(where: str, value: Any) -> float:
 
 
 def mark(where: str, value: Any) -> Mark:
-    """``value`` as a mark."""
+    """Return ``value`` as a mark."""
     try:
         return Mark(value)
     except ValueError:

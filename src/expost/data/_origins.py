@@ -1,7 +1,7 @@
-"""Where rows come from: files, databases and tables in memory, as relations of raw columns.
+"""Files, databases and tables in memory, as relations of raw columns.
 
-A raw column is an SQL expression with the type its source declares. CSV declares none: its cells
-are text until all of them have been looked at (``expost.data.sources``).
+A raw column is an SQL expression with the type that its source declares. CSV declares none: its
+cells are strings until a scan of all of them (``expost.data.sources``).
 """
 
 import glob
@@ -39,21 +39,21 @@ from expost.data._duck import (
 from expost.data._query import Query
 from expost.errors import InvalidInput
 
-__all__ = ["arrow_array", "columns_of", "files_of", "is_frame", "raw", "reading_arrow"]
+__all__ = ["arrow_array", "columns_of", "files_of", "is_frame", "open_origin", "reading_arrow"]
 
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
 _ARROW = b"ARROW1"
 # Rows of a dataset that are read at a time.
 _FETCH = 2**14
-# What Hive writes for a null.
+# Hive's name for a null.
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _NUMBER = re.compile(r"[+-]?[0-9.]*[0-9][0-9.]*([eE][+-]?[0-9]+)?")
 _GLOB_MARKS = frozenset("*?[")
 
 
-def raw(source: Any, *, delimiter: str | None) -> Origin:
-    """The raw columns of a path, a glob, a folder, a query, a frame, a dict of columns …"""
+def open_origin(source: Any, *, delimiter: str | None) -> Origin:
+    """Open a source of rows: a path, a glob, a folder, a query, a frame or a dict of columns."""
     if isinstance(source, Query):
         return database(source)
     if isinstance(source, str | Path):
@@ -68,7 +68,7 @@ def raw(source: Any, *, delimiter: str | None) -> Origin:
     if _is_dataset(source):
         return _dataset(source)
     if type(source).__module__.startswith("dask.dataframe") and hasattr(source, "columns"):
-        # Imported here: it builds on this module.
+        # Imported here: it imports this module.
         from expost.data.dask_rows import frame_origin
 
         return frame_origin(source)
@@ -76,7 +76,18 @@ def raw(source: Any, *, delimiter: str | None) -> Origin:
 
 
 def files_of(source: Any) -> tuple[Path, ...]:
-    """Return the files that a source of rows is read from; none for what is not in files."""
+    """Return the files that a source of rows is read from.
+
+    Parameters
+    ----------
+    source
+        A source of :func:`open_table`.
+
+    Returns
+    -------
+    tuple of Path
+        Empty for rows that are not in files, and for a source that cannot be read.
+    """
     if isinstance(source, Query):
         if source.kind != "sqlite":
             return ()
@@ -89,14 +100,15 @@ def files_of(source: Any) -> tuple[Path, ...]:
     try:
         return tuple(_parquet_files(Path(source)) if _is_folder(source) else _paths(source))
     except InvalidInput:
-        # Refused where it is read.
+        # An error is raised when it is opened.
         return ()
 
 
 def _is_dataset(source: Any) -> bool:
-    """Whether ``source`` is a pyarrow dataset; their module, which imports pandas, is not needed.
+    """Return whether ``source`` is a pyarrow dataset.
 
-    A program that has a dataset has imported it.
+    The module of datasets, which imports pandas, is not imported: a program that has a dataset has
+    imported it already.
     """
     module = sys.modules.get("pyarrow.dataset")
     return module is not None and isinstance(source, module.Dataset)
@@ -110,7 +122,7 @@ def _is_folder(source: str | Path) -> bool:
 
 
 def _folder(folder: Path) -> Origin:
-    """The Parquet files of a folder, by name; folders called ``column=cell`` hold a column."""
+    """Open the Parquet files of a folder, by name; folders ``column=cell`` hold a column."""
     paths = _parquet_files(folder)
     if not paths:
         raise InvalidInput(
@@ -121,54 +133,54 @@ def _folder(folder: Path) -> Origin:
         if not _starts_with(path, _PARQUET):
             raise _broken(path, "Parquet")
     cells = [_partition(path.relative_to(folder).parts[:-1]) for path in paths]
-    for path, found in zip(paths, cells, strict=True):
-        if list(found) != list(cells[0]):
+    for path, partition in zip(paths, cells, strict=True):
+        if list(partition) != list(cells[0]):
             raise InvalidInput(
                 f"{path}: its folders name other columns than those of {paths[0]}: files read"
                 " together must agree in them."
             )
-    partitions = tuple((name, tuple(found[name] for found in cells)) for name in cells[0])
+    partitions = tuple((name, tuple(partition[name] for partition in cells)) for name in cells[0])
     return _parquet(paths, partitions, label=str(folder))
 
 
 def _parquet_files(folder: Path) -> list[Path]:
     paths = []
-    for place, folders, files in os.walk(folder):
+    for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
-        paths += [Path(place, name) for name in files if name.endswith((".parquet", ".pq"))]
+        paths += [Path(parent, name) for name in files if name.endswith((".parquet", ".pq"))]
     return sorted(path for path in paths if not path.name.startswith((".", "_")))
 
 
 def _partition(folders: Sequence[str]) -> dict[str, str | None]:
-    """The columns that the names of folders hold."""
-    found: dict[str, str | None] = {}
+    """Return the columns in the names of folders, with their cells."""
+    cells: dict[str, str | None] = {}
     for folder in folders:
-        name, mark, text = folder.partition("=")
+        name, mark, cell = folder.partition("=")
         if mark:
-            found[name] = None if text == _NULL_PARTITION else unquote(text)
-    return found
+            cells[name] = None if cell == _NULL_PARTITION else unquote(cell)
+    return cells
 
 
 def _paths(source: str | Path) -> list[Path]:
-    """The file, or the files that a glob matches, sorted by name."""
+    """Return the file, or the files that a glob matches, sorted by name."""
     path = Path(source)
-    text = str(source)
+    pattern = str(source)
     try:
-        if path.exists() or not _GLOB_MARKS & set(text):
-            found = [path]
+        if path.exists() or not _GLOB_MARKS & set(pattern):
+            paths = [path]
         else:
-            found = [Path(name) for name in sorted(glob.glob(text, recursive=True))]
-            found = [path for path in found if not path.is_dir()]
+            paths = [Path(name) for name in sorted(glob.glob(pattern, recursive=True))]
+            paths = [path for path in paths if not path.is_dir()]
     except (OSError, ValueError):  # a name too long, or with a NUL
-        raise InvalidInput(f"{text!r}: is not a file name.") from None
-    if not found:
-        raise InvalidInput(f"{text}: no file matches.")
-    for path in found:
+        raise InvalidInput(f"{pattern!r}: is not a file name.") from None
+    if not paths:
+        raise InvalidInput(f"{pattern}: no file matches.")
+    for path in paths:
         if not path.exists():
             raise InvalidInput(f"{path}: no such file.")
         if not path.is_file():
             raise InvalidInput(f"{path}: is not a regular file: it is read more than once.")
-    return found
+    return paths
 
 
 def _starts_with(path: Path, mark: bytes) -> bool:
@@ -189,7 +201,7 @@ def _broken(path: Path, kind: str) -> InvalidInput:
 
 @contextmanager
 def reading_arrow(path: Path, kind: str) -> Iterator[None]:
-    """Turn what Arrow raises for a damaged file into a sentence that names it."""
+    """Replace Arrow's errors about a damaged file by one that names the file."""
     try:
         yield
     except InvalidInput:
@@ -233,7 +245,7 @@ def _csv(paths: Sequence[Path], delimiter: str | None) -> Origin:
 
 
 def _read_csv(paths: Sequence[Path], shape: CsvShape) -> str:
-    """DuckDB's reader with nothing left to guess; columns are called c0, c1, …"""
+    """Return the call of DuckDB's reader with all its settings; columns are c0, c1 and so on."""
     files = ", ".join(glob_quoted(path) for path in paths)
     columns = ", ".join(f"'c{index}': 'VARCHAR'" for index in range(len(shape.names)))
     compression = "gzip" if shape.compressed else "none"
@@ -298,7 +310,7 @@ class _ArrowFeed:
 
 
 def _checked(batch: Any) -> Any:
-    """A batch checked in every cell, since a file may hold anything, in types that DuckDB scans."""
+    """Validate every cell of a batch from a file; return it in types that DuckDB reads."""
     batch.validate(full=True)
     return pa.RecordBatch.from_arrays(list(map(plain, batch.columns)), names=batch.schema.names)
 
@@ -330,17 +342,20 @@ def _arrow_files(paths: Sequence[Path]) -> Origin:
             rows += sum(batch.num_rows for batch in _ipc_batches(file, ()))
     _check_schemas(paths, schemas)
 
-    def batches(places: Sequence[int]) -> Iterator[Any]:
+    def batches(indices: Sequence[int]) -> Iterator[Any]:
         for path in paths:
             with reading_arrow(path, "Arrow"), pa.memory_map(str(path)) as file:
-                yield from map(_checked, _ipc_batches(file, places))
+                yield from map(_checked, _ipc_batches(file, indices))
 
     return _arrow_origin(_label(paths), schemas[0], rows, batches, stamps)
 
 
-def _ipc_batches(file: Any, places: Sequence[int]) -> Iterator[Any]:
-    """The batches of an Arrow IPC (Feather) file; none of its columns would mean every one."""
-    options = pa.ipc.IpcReadOptions(included_fields=list(places) or [0])
+def _ipc_batches(file: Any, indices: Sequence[int]) -> Iterator[Any]:
+    """Return the batches of an Arrow IPC (Feather) file, with the first column if none is named.
+
+    For Arrow an empty list means all columns.
+    """
+    options = pa.ipc.IpcReadOptions(included_fields=list(indices) or [0])
     reader = pa.ipc.open_file(file, options=options)
     return map(reader.get_batch, range(reader.num_record_batches))
 
@@ -352,8 +367,8 @@ def _dataset(source: Any) -> Origin:
     except (pa.ArrowException, OSError, ValueError):
         raise InvalidInput(f"{label}: cannot be read; check its files.") from None
 
-    def batches(places: Sequence[int]) -> Iterator[Any]:
-        names = [source.schema.names[place] for place in places]
+    def batches(indices: Sequence[int]) -> Iterator[Any]:
+        names = [source.schema.names[index] for index in indices]
         try:
             for batch in source.to_batches(
                 columns=names, batch_size=_FETCH, batch_readahead=2, fragment_readahead=1
@@ -373,7 +388,7 @@ def _in_memory(source: Any) -> Origin:
     lengths = {len(array) for _, array in arrays}
     if len(lengths) > 1:
         raise InvalidInput(
-            f"{label}: its columns have different lengths: all must have one cell a row."
+            f"{label}: its columns have different lengths: all must have one cell per row."
         )
     columns, kept = [], {}
     for index, (name, array) in enumerate(arrays):
@@ -389,14 +404,17 @@ def _in_memory(source: Any) -> Origin:
 
 
 def is_frame(source: Any) -> bool:
-    """Return whether this is a table in memory whose columns have names."""
+    """Return whether ``source`` is a table in memory whose columns have names.
+
+    These are pandas and polars frames, Arrow tables and record batches, and mappings.
+    """
     library = type(source).__module__.partition(".")[0]
     frame = library in ("pandas", "polars") and type(source).__name__ in ("DataFrame", "LazyFrame")
     return frame or isinstance(source, pa.Table | pa.RecordBatch | Mapping)
 
 
 def columns_of(source: Any) -> list[tuple[str, Any]]:
-    """(name, Arrow array) of each column; the frame libraries are recognised, not imported."""
+    """Return (name, Arrow array) of each column, without an import of the frame libraries."""
     module = type(source).__module__.partition(".")[0]
     kind = type(source).__name__
     if module == "pandas" and kind == "DataFrame":
@@ -406,7 +424,7 @@ def columns_of(source: Any) -> list[tuple[str, Any]]:
             for index, name in enumerate(source.columns)
         ]
     if module == "polars" and kind == "LazyFrame":
-        raise InvalidInput("the table is a polars LazyFrame: pass it collected, .collect().")
+        raise InvalidInput("the table is a polars LazyFrame: pass the result of its .collect().")
     if module == "polars" and kind == "DataFrame":
         source = source.to_arrow()
     if isinstance(source, pa.RecordBatchReader):
@@ -428,9 +446,11 @@ def columns_of(source: Any) -> list[tuple[str, Any]]:
 
 
 def arrow_array(name: str, values: Any, *, from_pandas: bool = False) -> Any:
-    """Return the cells of a column; with ``from_pandas`` NaN is missing."""
+    """Return the cells of a column as an Arrow array; with ``from_pandas`` NaN is missing."""
     if isinstance(values, np.ma.MaskedArray):
-        raise InvalidInput(f"column {name!r}: is a masked array; pass a list with None for these.")
+        raise InvalidInput(
+            f"column {name!r}: is a masked array; pass a list with None for masked cells."
+        )
     with one_type(name):
         array = pa.array(values, from_pandas=from_pandas)
         if not isinstance(array, pa.Array | pa.ChunkedArray):

@@ -1,7 +1,7 @@
-"""What is asked of a database: where it is, which rows, and the column that orders them.
+"""A query of a database: its address, its SELECT, and the column that orders the rows.
 
-An address may hold a password, and a query somebody's name: neither is ever shown, written or
-compared. A database is called by its scheme, host and name, a query by its digest.
+An address may contain a password, and a query the name of a person: neither is ever shown, written
+or compared. Messages name a database by its scheme, host and name, and a query by its digest.
 """
 
 import hashlib
@@ -26,12 +26,22 @@ _TABLE = re.compile(r"[^\W\d][\w$]*(\.[^\W\d][\w$]*)?")
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """Rows of a database.
+    """The rows of a database that a query returns.
 
-    ``url``  ``postgresql://user@host/database`` (a password rather in PGPASSWORD or ~/.pgpass),
-             ``sqlite:///file.db``, or the path of an SQLite file.
-    ``sql``  one SELECT, or the name of a table.
-    ``key``  the column that orders the rows: present, and different in each.
+    Parameters
+    ----------
+    url
+        ``postgresql://user@host/database`` (with the password in PGPASSWORD or ~/.pgpass),
+        ``sqlite:///file.db``, or the path of an SQLite file.
+    sql
+        One SELECT, or the name of a table.
+    key
+        The column that orders the rows: never missing, and different in each row.
+
+    Raises
+    ------
+    InvalidInput
+        If the address or the query is not valid, or there is no key.
     """
 
     url: str = field(repr=False)
@@ -42,13 +52,13 @@ class Query:
         _ = self.label, self.statement
         if not self.key:
             raise InvalidInput(
-                f"{self.label}: the rows of a database have no order of their own; name the column"
-                " that keys them (--id, id_column=)."
+                f"{self.label}: the rows of a database have no order; name the column that"
+                " identifies them (--id, id_column=)."
             )
 
     @property
     def kind(self) -> Literal["postgresql", "sqlite"]:
-        """Which database it is."""
+        """The type of the database."""
         scheme = _scheme(self.url)
         return "postgresql" if scheme in _POSTGRES else "sqlite"
 
@@ -59,7 +69,7 @@ class Query:
 
     @property
     def name(self) -> str:
-        """The database without who asks it: scheme, host and name, or its file."""
+        """The database without the user: scheme, host and name, or its file."""
         if self.kind == "sqlite":
             return str(self.path)
         return _postgres_name(self.url)
@@ -71,7 +81,7 @@ class Query:
 
     @property
     def title(self) -> str:
-        """The same for a reader who need not know where a file lies."""
+        """The label without the folder of a file."""
         name = self.path.name if self.kind == "sqlite" else self.name
         return f"{name} ({self._digest})"
 
@@ -82,26 +92,25 @@ class Query:
 
     @property
     def statement(self) -> str:
-        """The one SELECT; a name stands for all of its table."""
-        text = self.sql.strip()
-        text = text.removesuffix(";").rstrip()
-        if not text:
+        """The SELECT; the name of a table means all its rows."""
+        sql = self.sql.strip().removesuffix(";").rstrip()
+        if not sql:
             raise InvalidInput(f"{self.name}: the query is empty; give one SELECT, or a table.")
-        if ";" in text:
+        if ";" in sql:
             raise InvalidInput(
                 f"{self.label}: the query holds a semicolon: must be one SELECT (write a semicolon"
-                " inside a text as chr(59), in SQLite char(59))."
+                " inside a string as chr(59), in SQLite char(59))."
             )
-        if "\0" in text:
+        if "\0" in sql:
             raise InvalidInput(f"{self.name}: the query holds a NUL; give one SELECT, or a table.")
-        return f"SELECT * FROM {text}" if _TABLE.fullmatch(text) else text
+        return f"SELECT * FROM {sql}" if _TABLE.fullmatch(sql) else sql
 
 
 def query_of(source: Any, sql: str | None, key: str | None) -> Any:
-    """``source``, or the :class:`Query` that it is the address of."""
+    """Return ``source``, or the :class:`Query` of an address."""
     if isinstance(source, Query):
         if sql is not None:
-            raise InvalidInput("query: is in the source already; leave it out.")
+            raise InvalidInput("query: the source has one already; leave it out.")
         return source
     scheme = _scheme(source) if isinstance(source, str) else None
     if scheme is not None and scheme not in (*_POSTGRES, "sqlite"):
@@ -115,7 +124,7 @@ def query_of(source: Any, sql: str | None, key: str | None) -> Any:
             return source
         name = _postgres_name(str(source)) if scheme in _POSTGRES else str(source)
         raise InvalidInput(
-            f"{name}: is a database; say which rows with one SELECT or the name of a table"
+            f"{name}: is a database; select rows with one SELECT or the name of a table"
             " (--query, query=)."
         )
     if not database:
@@ -126,13 +135,13 @@ def query_of(source: Any, sql: str | None, key: str | None) -> Any:
     return Query(url=str(source), sql=sql, key=key)
 
 
-def _scheme(text: str) -> str | None:
-    found = _SCHEME.match(text)
-    return None if found is None else found.group(1).lower()
+def _scheme(address: str) -> str | None:
+    match = _SCHEME.match(address)
+    return None if match is None else match.group(1).lower()
 
 
 def _is_sqlite(path: Path) -> bool:
-    """Whether the first bytes are SQLite's; what cannot be read is told where it is read."""
+    """Return whether the first bytes are SQLite's; False for a file that cannot be read."""
     try:
         if not path.is_file():
             return False
@@ -143,13 +152,13 @@ def _is_sqlite(path: Path) -> bool:
 
 
 def _postgres_name(url: str) -> str:
-    """Scheme, host and database.
+    """Return the scheme, host and database of an address.
 
-    A password with an unquoted / ? # or @ would be taken for one of them, so any doubt is an error.
+    A password with an unquoted / ? # or @ would be a part of them, so any doubt is an error.
     """
     problem = InvalidInput(
         "postgresql://…: is not an address; write postgresql://user@host:port/database, with"
-        " everything else than letters and digits percent-encoded."
+        " everything but letters and digits percent-encoded."
     )
     try:
         parts = urlsplit(url)

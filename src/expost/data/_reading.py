@@ -1,4 +1,4 @@
-"""What of an encoding is given, and the reading of the rest from the data."""
+"""The given part of an encoding, and the reading of the rest from the data."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ __all__ = [
     "warn_of_leak",
 ]
 
-# One-hot features of one column; a name or a number read as text has one a row.
+# Levels of one column at most; a column of names has one per row.
 _MOST_LEVELS = 1_000
 _BLOCK_CELLS = 2**20
 # What a template has for a column.
@@ -88,7 +88,7 @@ class Given:
         )
 
     def with_target(self, target: str, classes: Sequence[Any] | None, regression: bool) -> "Given":
-        """The same with the classes that were passed separately; the two must agree."""
+        """Return this with the classes that were passed separately; both must agree."""
         if self.target not in (None, target):
             raise InvalidInput(f"target={target!r}: the given encoding is for {self.target!r}.")
         passed = None if classes is None else _entries.class_labels("classes", classes)
@@ -96,7 +96,7 @@ class Given:
             raise InvalidInput(f"classes={list(passed)!r}: the given encoding names others.")
         both = self.classes if passed is None else passed
         if regression and both is not None:
-            raise InvalidInput("classes: must be left out where the target is a number.")
+            raise InvalidInput("classes: must be left out for a numeric target.")
         return replace(self, classes=both)
 
 
@@ -250,24 +250,24 @@ def read_columns(
             entries.append(entry if is_released else _with_missing(table, column, entry))
     if not entries:
         raise InvalidInput(
-            f"{table.label}: has no feature columns: at least one beside the target must vary."
+            f"{table.label}: has no feature columns: at least one besides the target must vary."
         )
     return entries, dropped
 
 
 def _check_names(table: Table, target: str, given: Given) -> None:
-    """Every column named is in the table, and has one part only."""
-    parts = [target, *given.entries, *given.blank, *given.dropped]
-    table.require(parts)
-    for name in parts:
-        if parts.count(name) > 1:
+    """Raise unless every named column is in the table, and is named once."""
+    names = [target, *given.entries, *given.blank, *given.dropped]
+    table.require(names)
+    for name in names:
+        if names.count(name) > 1:
             raise InvalidInput(
-                f"column {name!r}: may be the target, encoded or dropped, only one of these."
+                f"column {name!r}: must be the target, encoded or dropped, only one of these."
             )
 
 
 def check_rows(table: Table) -> None:
-    """At least two rows: a row's exposure is measured against the others."""
+    """Raise unless there are two rows: a row's exposure is relative to the others."""
     if not table.rows >= 2:
         raise InvalidInput(f"{table.label}: has {table.rows} row(s): must have at least 2.")
 
@@ -279,18 +279,18 @@ def _varies(column: Column) -> bool:
 def _numeric_entry(
     column: Column, rows: int, moments: tuple[float, float] | None
 ) -> NumericEntry | None:
-    """The entry of a numeric column; None if it is constant."""
+    """Return the entry of a numeric column; None if it is constant."""
     if moments is not None:
         mean, scale = moments
         return NumericEntry(name=column.name, mean=mean, scale=scale, mark=Mark.READ)
     if 0 < column.missing < rows:
-        # All its numbers are equal: only whether the cell is missing can say anything.
+        # All its numbers are equal: only a missing cell carries information.
         return NumericEntry(name=column.name, mean=column.low, scale=1.0, mark=Mark.READ)
     return None
 
 
 def _level_entry(column: Column, levels: tuple[str, ...] | None) -> LevelEntry | None:
-    """The entry of a text column; None if it is constant."""
+    """Return the entry of a string column; None if it is constant."""
     if levels is None:
         hint = f" ({column.notice.rstrip('.')})" if column.notice else ""
         raise InvalidInput(
@@ -303,7 +303,7 @@ def _level_entry(column: Column, levels: tuple[str, ...] | None) -> LevelEntry |
 
 
 def _with_missing(table: Table, column: Column, entry: Entry) -> Entry:
-    """``entry`` with a fill or a level for missing cells, if there are any and it has none."""
+    """Return ``entry`` with a fill or a level for missing cells, if it needs one."""
     if column.missing == 0:
         return entry
     if isinstance(entry, LevelEntry):
@@ -312,15 +312,16 @@ def _with_missing(table: Table, column: Column, entry: Entry) -> Entry:
         return entry
     if column.missing == table.rows:
         raise InvalidInput(
-            f"column {column.name!r}: has no number to read a fill from; give one, or drop it."
+            f"column {column.name!r}: has no number to compute a fill from; give a fill, or drop"
+            " the column."
         )
     return replace(entry, fill=table.median(column.name), fill_mark=Mark.READ)
 
 
 def _moments(table: Table, columns: Sequence[Column]) -> dict[str, tuple[float, float]]:
-    """(mean, standard deviation) of each numeric column, missing cells left out, in one pass.
+    """Return (mean, standard deviation) of each numeric column without missing cells, in one pass.
 
-    z = (x − low)/(high − low) lies in [0, 1], so nothing over- or underflows; blocks are joined by
+    z = (x − low)/(high − low) lies in [0, 1], so nothing over- or underflows; blocks are merged by
     Chan, Golub & LeVeque (1983): M₂ = M₂ᵃ + M₂ᵇ + δ²·nᵃnᵇ/n, δ the difference of their means. The
     blocks depend on the number of columns alone, so the result is the same for every caller.
     """
@@ -352,7 +353,7 @@ def _moments(table: Table, columns: Sequence[Column]) -> dict[str, tuple[float, 
 
 
 def read_target(table: Table, target: str, given: Given, *, regression: bool) -> Target:
-    """The target: a number, the classes given, or those that the data holds, sorted."""
+    """Return the target: a number, the given classes, or those of the data, sorted."""
     table = table.retyped({target: "numeric" if regression else "text"})
     absent = table[target].missing
     if absent:
@@ -365,26 +366,26 @@ def read_target(table: Table, target: str, given: Given, *, regression: bool) ->
     if given.classes is not None:
         check_classes(table, target, given.classes)
         return Target(column=target, classes=given.classes, mark=Mark.GIVEN)
-    found = table.levels([target], at_most=_entries.MOST_CLASSES)[target]
-    if found is None:
+    labels = table.levels([target], at_most=_entries.MOST_CLASSES)[target]
+    if labels is None:
         raise InvalidInput(
             f"target {target!r}: has more than {_entries.MOST_CLASSES} classes; name a column with"
-            " fewer labels, or ask for a regression if it is a number."
+            " fewer labels, or choose a regression if it is a number."
         )
-    if len(found) == 1:
+    if len(labels) == 1:
         raise _one_class(target)
-    return Target(column=target, classes=tuple(sorted(found, key=_natural)), mark=Mark.READ)
+    return Target(column=target, classes=tuple(sorted(labels, key=_natural)), mark=Mark.READ)
 
 
 def check_classes(table: Table, target: str, classes: tuple[str, ...]) -> None:
-    """Refuse a column ``target`` that holds another label than ``classes``, or one class alone."""
-    found = table.levels([target], at_most=len(classes))[target]
-    if found is None or not set(found) <= set(classes):
+    """Refuse a column ``target`` that holds a label not in ``classes``, or a single class."""
+    labels = table.levels([target], at_most=len(classes))[target]
+    if labels is None or not set(labels) <= set(classes):
         raise InvalidInput(
             f"target {target!r}: holds a label that is {_entries.none_of(classes)}: every row must"
             " be one of the classes."
         )
-    if len(found) == 1:
+    if len(labels) == 1:
         raise _one_class(target)
 
 
@@ -393,7 +394,7 @@ def _one_class(target: str) -> InvalidInput:
 
 
 def _natural(level: str) -> tuple[float, str]:
-    """Numbers by their value, all else by its letters."""
+    """Return the key by which labels are sorted: numbers by value, others as strings after them."""
     try:
         return float(level), level
     except ValueError:
@@ -401,12 +402,12 @@ def _natural(level: str) -> tuple[float, str]:
 
 
 def warn_of_leak(read: Sequence[str]) -> None:
-    """Say in one warning what was read from the data."""
+    """Warn once of all constants that were read from the data."""
     if not read:
         return
     warn(
         f"read from the data, which is not private: {listed(read)}. Give them in an encoding to"
-        " keep the promise of epsilon.",
+        " keep the guarantee of epsilon.",
         PrivacyLeakWarning,
         stacklevel=3,
     )

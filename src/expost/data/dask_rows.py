@@ -1,9 +1,9 @@
-"""Tables of a Dask cluster, frames and pairs of arrays, whose rows stay where they are.
+"""Tables of a Dask cluster: frames and pairs of arrays, whose rows stay on the cluster.
 
-A collection is partitions that are not computed yet. Blocks of rows have a size of their own,
-so each is cut out of one partition or several, on the cluster; what this process has is the
-recipe. Only to open a frame (kinds, levels, medians) its rows are read here, a partition at a
-time, as those of a file would be.
+A collection consists of partitions that are not computed yet. Blocks of rows have their own size,
+so each is cut from one or several partitions, on the cluster; this process holds only the recipe.
+Rows are read here only to open a frame (kinds, levels, medians), one partition at a time, like
+those of a file.
 """
 
 import sys
@@ -20,6 +20,7 @@ import pyarrow as pa
 from expost.data._duck import Origin, RawColumn, Relation, check_names, one_type, plain, typed
 from expost.data._entries import Mark, NumericEntry, Target, class_labels
 from expost.data.encoding import Encoding
+from expost.data.frames import position_names
 from expost.data.readers import Block, CellReader, spans
 from expost.data.sources import Column, Table
 from expost.data.unit_ball import UnitBall
@@ -37,10 +38,10 @@ _TARGET = "y"
 class _Parts:
     """The partitions of a collection.
 
-    ``graph``    how each is computed; ``sources`` are the keys of each: (frame,), or (X, y).
+    ``graph``    of their computation; ``sources`` are the keys of each: (frame,), or (X, y).
     ``lengths``  their numbers of rows.
-    ``column``   (values, place) -> the cells of a column.
-    ``names``    of the columns, and their Arrow ``types``; none where it cannot be used.
+    ``column``   (values, index) -> the cells of a column.
+    ``names``    of the columns, and their Arrow ``types``; None for a column that cannot be used.
     """
 
     graph: Mapping[Any, Any] = field(repr=False)
@@ -58,13 +59,13 @@ class _Parts:
     def rows(self) -> int:
         return sum(self.lengths)
 
-    def cut(self, place: int, columns: Sequence[int], low: int, high: int) -> Any:
-        """Rows ``low`` to ``high`` of a partition as an Arrow table, not yet computed."""
+    def cut(self, partition: int, columns: Sequence[int], low: int, high: int) -> Any:
+        """Return rows ``low`` to ``high`` of a partition as an Arrow table, not yet computed."""
         dask = require("dask", caller="a Dask collection", extra="dask")
-        held = [_one_key(self.graph, key) for key in self.sources[place]]
-        wanted = tuple((number, self.names[number], self.types[number]) for number in columns)
+        held = [_one_key(self.graph, key) for key in self.sources[partition]]
+        wanted = tuple((index, self.names[index], self.types[index]) for index in columns)
         recipe = _Cut(
-            column=self.column, wanted=wanted, low=low, high=high, length=self.lengths[place]
+            column=self.column, wanted=wanted, low=low, high=high, length=self.lengths[partition]
         )
         return dask.delayed(recipe, pure=True)(*held)
 
@@ -82,46 +83,46 @@ class _Cut:
     __name__ = "rows"
 
     def __call__(self, *values: Any) -> Any:
-        """The table; columns are called c0, c1, … by their places."""
+        """Return the table; the column of index i is called ci."""
         if {len(value) for value in values} != {self.length}:
             raise InvalidInput(
                 "a partition changed while the table was being read; persist the collection, or"
-                " make it of what does not change."
+                " create it from data that does not change."
             )
         rows = slice(self.low, self.high)
         if not self.wanted:
             return pa.table({_NOTHING: pa.nulls(self.high - self.low)})
         return pa.table(
             {
-                f"c{number}": _arrow(name, self.column(values, number)[rows], type_)
-                for number, name, type_ in self.wanted
+                f"c{index}": _arrow(name, self.column(values, index)[rows], type_)
+                for index, name, type_ in self.wanted
             }
         )
 
 
-def _frame_column(values: Sequence[Any], number: int) -> Any:
-    return values[0].iloc[:, number]
+def _frame_column(values: Sequence[Any], index: int) -> Any:
+    return values[0].iloc[:, index]
 
 
-def _array_column(values: Sequence[Any], number: int) -> Any:
+def _array_column(values: Sequence[Any], index: int) -> Any:
     X, y = values
-    return y if number == X.shape[1] else np.ascontiguousarray(X[:, number], dtype=np.float64)
+    return y if index == X.shape[1] else np.ascontiguousarray(X[:, index], dtype=np.float64)
 
 
 def _arrow(name: str, cells: Any, type_: Any) -> Any:
-    """Cells of a column; a NaN is missing."""
+    """Return the cells of a column as an Arrow array; a NaN is missing."""
     with one_type(name):
         array = plain(pa.array(cells, from_pandas=True)).cast(type_)
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
 def _joined(start: int, *tables: Any) -> Any:
-    """One table, which says the number of its first row."""
+    """Return one table, with the number of its first row in its metadata."""
     return pa.concat_tables(tables).replace_schema_metadata({_START: str(start).encode()})
 
 
 def _one_key(graph: Mapping[Any, Any], key: Any) -> Any:
-    """One key of a graph with what it needs alone: a graph is walked whenever it is sent."""
+    """Return one key of a graph with only the tasks that it needs, which are faster to send."""
     from dask.delayed import Delayed
     from dask.highlevelgraph import HighLevelGraph
     from dask.optimization import cull
@@ -134,7 +135,7 @@ def _one_key(graph: Mapping[Any, Any], key: Any) -> Any:
 
 
 def _holder(graph: Mapping[Any, Any]) -> Any:
-    """The client of the cluster that holds parts of the graph already; None if none does."""
+    """Return the client of the cluster that holds parts of the graph; None if none does."""
     if "distributed" not in sys.modules:
         return None
     future = sys.modules["distributed"].Future
@@ -142,7 +143,7 @@ def _holder(graph: Mapping[Any, Any]) -> Any:
 
 
 def _value(recipe: Any, holder: Any, **options: Any) -> Any:
-    """What a recipe gives; by the cluster that holds parts of it, if one does."""
+    """Compute a recipe, on the cluster that holds parts of it, if one does."""
     with computing():
         if holder is not None:
             return holder.compute(recipe, sync=True)
@@ -151,29 +152,29 @@ def _value(recipe: Any, holder: Any, **options: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DaskFeed:
-    """The partitions one after another, to see all rows here."""
+    """The partitions, read one after another by this process."""
 
     parts: _Parts
 
     @property
     def types(self) -> tuple[Any, ...]:
-        """The Arrow types of the columns; None for those that cannot be used."""
+        """The Arrow types of the columns; None for columns that cannot be used."""
         return self.parts.types
 
-    def batches(self, places: Sequence[int]) -> Iterator[Any]:
-        """The rows of each partition."""
-        for number, length in enumerate(self.parts.lengths):
-            recipe = self.parts.cut(number, places, 0, length)
+    def batches(self, indices: Sequence[int]) -> Iterator[Any]:
+        """Yield the rows of each partition."""
+        for partition, length in enumerate(self.parts.lengths):
+            recipe = self.parts.cut(partition, indices, 0, length)
             yield from _value(recipe, self.parts.holder).to_batches()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DaskReader(CellReader):
-    """Blocks of a collection, each cut out where its rows are.
+    """A reader of the blocks of a collection, which are cut on the cluster.
 
-    An item is a recipe for the rows of a few blocks, the same ones for all partitions; items that
-    need one partition follow one another, so that it is there still. ``parts`` does not travel:
-    elsewhere the rows of an item are there already.
+    An item is a recipe for the rows of a few blocks, the same ones for all partitions; items of one
+    partition follow each other, so that it is still in memory. ``parts`` is not pickled: a worker
+    receives the rows of an item.
     """
 
     parts: _Parts | None = field(repr=False)
@@ -182,25 +183,26 @@ class DaskReader(CellReader):
         return {**self.__dict__, "parts": None}
 
     def items(self) -> Iterator[Any]:
-        """The recipes, in order."""
+        """Yield the recipes, in order."""
         if self.parts is None:
             raise InvalidInput(
-                "a Dask collection is cut into blocks by the process that opened it."
+                "only the process that opened a Dask collection can cut it into blocks."
             )
         dask = require("dask", caller="a Dask collection", extra="dask")
-        places = [int(short.removeprefix("c")) for _, short in self.names]
+        indices = [int(short.removeprefix("c")) for _, short in self.names]
         lengths, ends = self.parts.lengths, list(accumulate(self.parts.lengths))
         for span in spans(self.rows, self.size):
             cuts = []
-            for number in range(bisect_right(ends, span.start), bisect_left(ends, span.stop) + 1):
-                first = ends[number] - lengths[number]
-                low, high = max(span.start - first, 0), min(span.stop, ends[number]) - first
+            first, last = bisect_right(ends, span.start), bisect_left(ends, span.stop)
+            for partition in range(first, last + 1):
+                start = ends[partition] - lengths[partition]
+                low, high = max(span.start - start, 0), min(span.stop, ends[partition]) - start
                 if low < high:
-                    cuts.append(self.parts.cut(number, places, low, high))
+                    cuts.append(self.parts.cut(partition, indices, low, high))
             yield dask.delayed(_joined, pure=True)(span.start, *cuts)
 
     def blocks(self, item: Any) -> Iterator[Block]:
-        """The blocks of an item; computed here, if the cluster has not."""
+        """Yield the blocks of an item; compute it here, if the cluster has not."""
         table = item
         if not isinstance(table, pa.Table):
             holder = None if self.parts is None else self.parts.holder
@@ -211,28 +213,28 @@ class DaskReader(CellReader):
 
 
 def frame_origin(frame: Any) -> Origin:
-    """A Dask dataframe as raw columns: one look at each partition, where it is."""
+    """Return a Dask dataframe as raw columns, after one scan of each partition on the cluster."""
     label = "the dataframe"
     dask = require("dask", caller="a Dask dataframe", extra="dask")
     names = list(frame.columns)
     if not all(isinstance(name, str) for name in names):
-        raise InvalidInput(f"{label}: the name of a column is no text; rename it.")
+        raise InvalidInput(f"{label}: the name of a column is not a string; rename it.")
     check_names(label, names)
-    # Optimised once: partitions may be put together, and must be the same ones in every pass.
+    # Optimised once: partitions may be fused, and must be the same in every pass.
     frame = frame.optimize()
     keys, graph = list(frame.__dask_keys__()), dict(frame.__dask_graph__())
-    look = dask.delayed(_shape, pure=True)
-    looks = dask.delayed(list)([look(_one_key(graph, key)) for key in keys])
-    found = _value(looks, _holder(graph))
+    shape_of = dask.delayed(_shape, pure=True)
+    recipe = dask.delayed(list)([shape_of(_one_key(graph, key)) for key in keys])
+    shapes = _value(recipe, _holder(graph))
     columns, types = [], []
-    for number, name in enumerate(names):
-        column, type_ = _declared(name, number, [shape[1][number] for shape in found])
+    for index, name in enumerate(names):
+        column, type_ = _declared(name, index, [shape[1][index] for shape in shapes])
         columns.append(column)
         types.append(type_)
     parts = _Parts(
         graph=graph,
         sources=tuple((key,) for key in keys),
-        lengths=tuple(shape[0] for shape in found),
+        lengths=tuple(shape[0] for shape in shapes),
         column=_frame_column,
         names=tuple(names),
         types=tuple(types),
@@ -242,22 +244,22 @@ def frame_origin(frame: Any) -> Origin:
 
 
 def _shape(frame: Any) -> tuple[int, list[Any]]:
-    """The rows of a partition, and the Arrow type of each of its columns."""
+    """Return the number of rows of a partition, and the Arrow type of each of its columns."""
     types = []
-    for number, name in enumerate(frame.columns):
-        cells = frame.iloc[:, number]
-        # Any object may stand in such a column.
+    for index, name in enumerate(frame.columns):
+        cells = frame.iloc[:, index]
+        # Such a column may hold any object.
         cells = cells if cells.dtype == object else cells.iloc[:0]
         with one_type(name):
             types.append(pa.array(cells, from_pandas=True).type)
     return len(frame), types
 
 
-def _declared(name: str, number: int, types: Sequence[Any]) -> tuple[RawColumn, Any]:
-    """The raw column, and the type of its cells; none if it cannot be used."""
+def _declared(name: str, index: int, types: Sequence[Any]) -> tuple[RawColumn, Any]:
+    """Return the raw column, and the type of its cells; None if it cannot be used."""
     known = [type_ for type_ in types if not pa.types.is_null(type_)] or [pa.string()]
     cells = {plain(pa.array([], type_)).type for type_ in known if _usable(type_)}
-    column = typed(name, f"c{number}", known[0])
+    column = typed(name, f"c{index}", known[0])
     if column.type == "other":
         return column, None
     if len(cells) != 1 or len({_usable(type_) for type_ in known}) != 1:
@@ -273,39 +275,40 @@ def _usable(type_: Any) -> bool:
 
 
 def array_table(X: Any, y: Any, *, text: bool) -> Table:
-    """Dask arrays X (n, d) and y (n,) as a table of columns x0, x1, … and y.
+    """Return Dask arrays X (n, d) and y (n,) as a table of columns x0, x1, … and y.
 
-    ``text``: the labels are classes, not numbers. Nothing is computed, unless the arrays do not
-    know their own lengths.
+    ``text``: the labels are classes, not numbers. Nothing is computed.
     """
     if getattr(X, "ndim", None) != 2 or getattr(y, "ndim", None) != 1:
         raise InvalidInput("X and y: must be Dask arrays of shapes (n, d) and (n,).")
     for name, array in (("X", X), ("y", y)):
         if any(np.isnan(length) for length in array.chunks[0]):
             raise InvalidInput(
-                f"{name}: does not know its own length; call {name}.compute_chunk_sizes() first."
+                f"{name}: has an unknown length; call {name}.compute_chunk_sizes() first."
             )
     if X.shape[0] != y.shape[0]:
-        raise InvalidInput(f"X and y: have {X.shape[0]} and {y.shape[0]} rows: must be as many.")
+        raise InvalidInput(
+            f"X and y: have {X.shape[0]} and {y.shape[0]} rows: must have the same number."
+        )
     if X.shape[0] == 0 or X.shape[1] == 0:
         raise InvalidInput("X: must have at least one row and one column.")
     X = X.rechunk({1: -1})
     y = y.rechunk((X.chunks[0],))
     width = X.shape[1]
-    names = (*(f"x{place}" for place in range(width)), _TARGET)
+    names = (*position_names(width), _TARGET)
     label_type = _label_type(y.dtype)
     types = (*(pa.float64(),) * width, label_type)
     parts = _Parts(
         graph=_graph_of(X, y),
-        sources=tuple(((X.name, place, 0), (y.name, place)) for place in range(len(X.chunks[0]))),
+        sources=tuple(((X.name, chunk, 0), (y.name, chunk)) for chunk in range(len(X.chunks[0]))),
         lengths=tuple(map(int, X.chunks[0])),
         column=_array_column,
         names=names,
         types=types,
     )
     raw = tuple(
-        typed(name, f"c{place}", type_)
-        for place, (name, type_) in enumerate(zip(names, types, strict=True))
+        typed(name, f"c{index}", type_)
+        for index, (name, type_) in enumerate(zip(names, types, strict=True))
     )
     relation = Relation(label="the arrays", clause="source", arrow=DaskFeed(parts=parts))
     kinds = [Column(name=name, kind="numeric", missing=0) for name in names[:-1]]
@@ -337,11 +340,11 @@ def _label_type(dtype: Any) -> Any:
 
 
 def array_encoding(columns: int, ball: UnitBall, classes: Sequence[Any] | None) -> Encoding:
-    """The encoding of :func:`array_table`: numbers as they are."""
+    """Return the encoding of :func:`array_table`, which leaves numbers unchanged."""
     return Encoding(
         entries=tuple(
-            NumericEntry(name=f"x{place}", mean=0.0, scale=1.0, mark=Mark.GIVEN, cut=None)
-            for place in range(columns)
+            NumericEntry(name=name, mean=0.0, scale=1.0, mark=Mark.GIVEN, cut=None)
+            for name in position_names(columns)
         ),
         target=Target(
             column=_TARGET,

@@ -4,15 +4,16 @@
     encoding = Encoding.read(table, target="income")
     encoded  = encoding.encode_table(table)        # X (n, d), y (n,), ids
 
-Numeric columns are standardised, (x − mean)/scale, and cut at ±2; all others are one 0/1 feature a
-level. A missing cell is the median with an indicator, or a level of its own. Constant columns are
-left out. The division into the unit ball is :class:`~expost.data.unit_ball.UnitBall`'s, by
-``data_norm``: √p/2 of p columns unless it is given. A standardised number, or the 0/1 features of
-one column together, have a mean square of about 1, so that √p is the length of a typical row. At
-half of it nearly every row is clipped, and keeps its direction, which is what a linear model uses.
+Numeric columns are standardised, (x − mean)/scale, and cut at ±2; all others become one 0/1 feature
+per level. A missing cell becomes the median with an indicator, or its own level. Constant columns
+are left out. :class:`~expost.data.unit_ball.UnitBall` maps the features into the unit ball, by
+``data_norm``: √p/2 of p columns by default. A standardised number, or the 0/1 features of one
+column together, have a mean square of about 1, so that √p is the root mean square length of a row.
+At half of it nearly every row is clipped, and keeps its direction, which a linear model uses.
 
-Preprocessing is a public constant: removing a row changes none of it. What was read from the data
-is marked so and is not private; :meth:`Encoding.read` says it in a ``PrivacyLeakWarning``.
+Preprocessing is a public constant: removing a row does not change it. Constants that were read from
+the data are marked and are not private; :meth:`Encoding.read` warns of them by a
+``PrivacyLeakWarning``.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,19 +38,30 @@ __all__ = ["MISSING", "Encoded", "Encoding", "given_encoding", "open_encoded"]
 
 _FORMAT = "expost encoding"
 _VERSION = 2
-# The tokens of a missing cell, unless others are given.
+# The default tokens of a missing cell.
 MISSING = ("", "?")
 # Releases histograms of these columns of a table, which have a range, or None if of levels.
 ReleaseHistograms = Callable[[Table, Mapping[str, tuple[float, float] | None]], Histograms]
-# Entries of X that are made at a time.
+# Entries of X per block.
 _BLOCK_ENTRIES = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encoded:
-    """Rows as numbers: X (n, d), y (n,) (±1, or numbers), and their ids if the table has them.
+    """Rows as numbers.
 
-    ``unknown`` counts, by column, the cells that are no level of the encoding (all zeros in X).
+    Attributes
+    ----------
+    X
+        (n, d) the features.
+    y
+        (n,) the labels: ±1, classes counted from 0, or numbers.
+    ids
+        (n,) the ids of the rows, or None if the table has none.
+    feature_names
+        The names of the columns of X.
+    unknown
+        By column, the number of cells that are no level of the encoding (all zeros in X).
     """
 
     X: FloatArray
@@ -59,17 +71,31 @@ class Encoded:
     unknown: Mapping[str, int]
 
     def __repr__(self) -> str:
-        """The shape; never a row."""
+        """Return the shape, and never a row."""
         rows, columns = self.X.shape
         return f"Encoded({rows} rows, {columns} features)"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """How each column becomes features; ``data_norm`` bounds the norm of a row of them.
+    """The encoding of the columns of a table as features.
 
-    ``dropped`` are the columns left out: declared by a person, or constant in the data.
-    ``histograms`` are the private release that some of it follows from, where there is one.
+    Attributes
+    ----------
+    entries
+        The encoding of each column.
+    target
+        The column to predict.
+    data_norm
+        The bound on the norm of a row of features.
+    data_norm_mark
+        The origin of ``data_norm``.
+    missing
+        The tokens of a missing cell.
+    dropped
+        The columns that are left out: named by a person, or constant in the data.
+    histograms
+        The private release that some of the constants follow from, or None.
     """
 
     entries: tuple[Entry, ...]
@@ -81,14 +107,14 @@ class Encoding:
     histograms: Histograms | None = None
 
     def __repr__(self) -> str:
-        """The sizes; parameters of estimators are printed whole."""
+        """Return the sizes: estimators print their parameters in full."""
         columns, features = len(self.entries), len(self.feature_names)
         return f"Encoding({columns} columns, {features} features, target {self.target.column!r})"
 
     def __post_init__(self) -> None:
         names = [*self.columns, self.target.column]
         if len(set(names)) != len(names):
-            raise InvalidInput("encoding: a column stands in it twice.")
+            raise InvalidInput("encoding: holds a column twice.")
         if not self.entries:
             raise InvalidInput("encoding: has no columns: must have at least one feature.")
         if len(set(self.feature_names)) != len(self.feature_names):
@@ -120,17 +146,17 @@ class Encoding:
 
     @property
     def read_from_data(self) -> tuple[str, ...]:
-        """Everything that was read from the data, each as a part of a sentence."""
-        said = [part for entry in self.entries for part in entry.read_from_data]
-        said += [f"that {name!r} is constant" for name, mark in self.dropped if mark is Mark.READ]
-        said += self.target.read_from_data
+        """The constants that were read from the data, each as a part of a sentence."""
+        parts = [part for entry in self.entries for part in entry.read_from_data]
+        parts += [f"that {name!r} is constant" for name, mark in self.dropped if mark is Mark.READ]
+        parts += self.target.read_from_data
         if self.data_norm_mark is Mark.READ:
-            said.append("the largest row norm")
-        return tuple(said)
+            parts.append("the largest row norm")
+        return tuple(parts)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns beside the target: those encoded, then those left out."""
+        """The names of the columns except the target: those encoded, then those left out."""
         return (*(entry.name for entry in self.entries), *(name for name, _ in self.dropped))
 
     @property
@@ -140,7 +166,7 @@ class Encoding:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a person may not have meant, a sentence each."""
+        """Notes on possibly unintended effects, each a sentence."""
         return tuple(
             f"column {name!r}: is constant, so it is left out."
             for name, mark in self.dropped
@@ -149,7 +175,7 @@ class Encoding:
 
     @property
     def audience(self) -> Audience:
-        """Aggregates of the rows need a review; what people gave may be published."""
+        """PUBLIC without constants that were read from the data, else NEEDS_REVIEW."""
         return Audience.NEEDS_REVIEW if self.read_from_data else Audience.PUBLIC
 
     @classmethod
@@ -163,19 +189,41 @@ class Encoding:
         given: "Encoding | Mapping[str, Any] | str | Path | None" = None,
         release: ReleaseHistograms | None = None,
     ) -> "Encoding":
-        """The encoding of ``table``: what is ``given``, and the rest read from the data.
+        """Return the encoding of ``table``: the ``given`` constants, the others read from the data.
 
-        Args:
-            table: the rows; at least two.
-            target: the column to predict.
-            classes: its labels, of two the one that counts as −1 first; read if None (sorted).
-            regression: the target is a number.
-            given: a whole encoding, which is taken as it stands; or a part of one, in the shape
-                of ``encoding.json``: {"columns": {"age": {"mean": 40, "scale": 15}, "sex":
-                {"levels": ["f", "m"]}}, "dropped": ["name"], "target": {"classes": ["no",
-                "yes"]}, "data_norm": 5}, any of these; or the path of either.
-            release: releases noisy histograms of some columns; what is not given then follows from
-                them, and nothing is read from the data but the classes.
+        Parameters
+        ----------
+        table
+            The rows, at least two.
+        target
+            The column to predict.
+        classes
+            Its labels, of two the first one becomes −1; by default the sorted labels of the data.
+        regression
+            Whether the target is a number.
+        given
+            A complete encoding, which is returned unchanged; or a part of one, in the form of
+            ``encoding.json``: any members of {"columns": {"age": {"mean": 40, "scale": 15}, "sex":
+            {"levels": ["f", "m"]}}, "dropped": ["name"], "target": {"classes": ["no", "yes"]},
+            "data_norm": 5}; or the path of either.
+        release
+            Releases noisy histograms of some columns. The constants that are not given then follow
+            from them, and only the classes are read from the data.
+
+        Returns
+        -------
+        Encoding
+            Each constant has a mark of its origin.
+
+        Raises
+        ------
+        InvalidInput
+            If the table cannot be encoded, or the given part contradicts it.
+
+        Warns
+        -----
+        PrivacyLeakWarning
+            If a constant was read from the data.
         """
         given = given_encoding({} if given is None else given)
         if isinstance(given, Encoding):
@@ -208,7 +256,22 @@ class Encoding:
         return encoding
 
     def open(self, source: Any, *, id_column: str | None = None, **options: Any) -> Table:
-        """Open ``source`` as this encoding reads it: its columns, kinds and missing tokens."""
+        """Open ``source`` with the columns, kinds and missing tokens of this encoding.
+
+        Parameters
+        ----------
+        source
+            A source of :func:`open_table`.
+        id_column
+            The column of the ids.
+        **options
+            Further options of :func:`open_table`.
+
+        Returns
+        -------
+        Table
+            The table.
+        """
         kinds = self.kinds if self.histograms is None else self.histograms.kinds | self.kinds
         return open_table(
             source,
@@ -220,7 +283,20 @@ class Encoding:
         )
 
     def encode(self, block: Any, *, first_row: int = 1) -> Encoded:
-        """The features of a block of :meth:`Table.blocks`; ``first_row`` numbers it in messages."""
+        """Encode a block of :meth:`Table.blocks`.
+
+        Parameters
+        ----------
+        block
+            An Arrow record batch with all columns of the encoding.
+        first_row
+            The number of its first row, for messages.
+
+        Returns
+        -------
+        Encoded
+            The rows, without ids.
+        """
         X, unknown = self._features(block, first_row)
         labels = self._cells(block, self.target.column, self.target.kind)
         return Encoded(
@@ -243,7 +319,7 @@ class Encoding:
         return features
 
     def _features(self, block: Any, first_row: int) -> tuple[FloatArray, dict[str, int]]:
-        """Return the features of a block, and by column the cells that are no level."""
+        """Return the features of a block, and by column the number of cells that are no level."""
         parts, unknown = [], {}
         for entry in self.entries:
             features, count = entry.encode(self._cells(block, entry.name, entry.kind), first_row)
@@ -253,7 +329,7 @@ class Encoding:
         return np.concatenate(parts, axis=1), unknown
 
     def blocks(self, table: Table, size: int | None = None) -> Iterator[Encoded]:
-        """The encoded rows of ``table`` in order, ``size`` at a time."""
+        """Yield the encoded rows of ``table`` in order, in blocks of ``size`` rows."""
         table = table.retyped(self.kinds)
         size = max(64, _BLOCK_ENTRIES // len(self.feature_names)) if size is None else size
         key = table.id_column
@@ -268,7 +344,7 @@ class Encoding:
             row += block.num_rows
 
     def encode_table(self, table: Table) -> Encoded:
-        """All rows of ``table`` at once."""
+        """Return all encoded rows of ``table``."""
         X = np.empty((table.rows, len(self.feature_names)))
         y = np.empty(table.rows)
         ids = None if table.id_column is None else np.empty(table.rows, dtype=object)
@@ -285,11 +361,11 @@ class Encoding:
         return Encoded(X=X, y=y, ids=ids, feature_names=self.feature_names, unknown=unknown)
 
     def as_given(self) -> "Encoding":
-        """The same constants, all marked given: to be said only of constants that are public."""
+        """Return the encoding with all constants marked as given. Only for public constants."""
         return Encoding.from_json(_marked(self.to_json(), Mark.READ, Mark.GIVEN))
 
     def uncut(self) -> "Encoding":
-        """The same constants, and numbers of any size: for models that are not private."""
+        """Return the encoding without cuts of numbers, for models that are not private."""
         json = _marked(self.to_json(), Mark.PRIVATE, Mark.READ)
         json.pop("histograms", None)
         for entry in json["columns"].values():
@@ -297,12 +373,34 @@ class Encoding:
         return Encoding.from_json(json)
 
     def save(self, path: str | Path) -> Path:
-        """Write ``encoding.json``, whole or not at all; for the owner alone if read from data."""
+        """Write ``encoding.json``; only its owner can read it if a constant was read from the data.
+
+        Parameters
+        ----------
+        path
+            The path of the file.
+
+        Returns
+        -------
+        Path
+            The path that was written.
+        """
         return atomic.write_json(path, self.audience, self.to_json())
 
     @classmethod
     def load(cls, path: str | Path) -> "Encoding":
-        """The encoding that :meth:`save` wrote; anything else raises :class:`InvalidInput`."""
+        """Read an encoding that :meth:`save` wrote.
+
+        Parameters
+        ----------
+        path
+            The path of the file.
+
+        Raises
+        ------
+        InvalidInput
+            If the file is anything else.
+        """
         value = atomic.read_json(path)
         try:
             return cls.from_json(value)
@@ -310,7 +408,7 @@ class Encoding:
             raise InvalidInput(f"{path}: {error}") from None
 
     def to_json(self) -> dict[str, Any]:
-        """The encoding as JSON values, each constant with its origin."""
+        """Return the encoding as JSON values, each constant with its origin."""
         return {
             "format": _FORMAT,
             "version": _VERSION,
@@ -319,15 +417,15 @@ class Encoding:
             "columns": {entry.name: entry.to_json() for entry in self.entries},
             "dropped": {name: mark.value for name, mark in self.dropped},
             "data_norm": {"value": self.data_norm, "origin": self.data_norm_mark.value},
-            # The order of the features is the order of θ: said twice, so that a tool that sorts
-            # the members of "columns" is found out.
+            # The order of the features is the order of θ. It is repeated here to detect a tool that
+            # sorted the members of "columns".
             "features": list(self.feature_names),
             **({} if self.histograms is None else {"histograms": self.histograms.to_json()}),
         }
 
     @classmethod
     def from_json(cls, value: Any) -> "Encoding":
-        """The encoding that :meth:`to_json` wrote; anything else is refused."""
+        """Invert :meth:`to_json`; refuse any other value."""
         _check_version(value)
         keys = ("format", "version", "missing", "target", "columns", "dropped", "data_norm")
         fields = _entries.members(
@@ -338,7 +436,7 @@ class Encoding:
         dropped = _object("dropped", fields["dropped"])
         missing = fields["missing"]
         if not isinstance(missing, list) or not all(isinstance(token, str) for token in missing):
-            raise InvalidInput("encoding.missing: must be a list of texts.")
+            raise InvalidInput("encoding.missing: must be a list of strings.")
         norm = _entries.members("data_norm", fields["data_norm"], required=("value", "origin"))
         encoding = cls(
             entries=tuple(
@@ -363,17 +461,17 @@ class Encoding:
 
     @property
     def kinds(self) -> dict[str, Kind]:
-        """The columns that it reads, and what each is read as."""
+        """The columns of the table, and the kind of each."""
         kinds = {entry.name: entry.kind for entry in self.entries}
         return kinds | {self.target.column: self.target.kind}
 
     def _cells(self, block: Any, name: str, kind: Kind) -> Any:
         if name not in block.schema.names:
-            raise InvalidInput(f"column {name!r}: is not in the table, and the encoding needs it.")
+            raise InvalidInput(f"column {name!r}: is not in the table, but the encoding needs it.")
         cells = block.column(name)
         if str(cells.type) != ("double" if kind == "numeric" else "string"):
             raise InvalidInput(
-                f"column {name!r}: is read as {cells.type}, and the encoding needs it {kind}; open"
+                f"column {name!r}: is read as {cells.type}, but the encoding needs it {kind}; open"
                 " the table with encoding.open(…)."
             )
         return cells
@@ -381,7 +479,7 @@ class Encoding:
     def _check(
         self, table: Table, *, target: str, classes: Sequence[Any] | None, regression: bool
     ) -> None:
-        """Raise unless this is an encoding of ``table`` and of that target."""
+        """Raise unless this is an encoding of ``table`` and of this target."""
         wanted = None if classes is None else _entries.class_labels("classes", classes)
         mine = self.target
         if mine.column != target or (mine.classes is None) != regression:
@@ -411,9 +509,17 @@ def _marked(json: dict[str, Any], old: Mark, new: Mark) -> dict[str, Any]:
 
 
 def given_encoding(value: Any) -> Encoding | dict[str, Any]:
-    """Return what was given of an encoding: the whole of it, or a part.
+    """Return a given encoding: a complete one, or a part as JSON.
 
-    ``value`` is an encoding, its JSON or a part of that, or the path of either.
+    Parameters
+    ----------
+    value
+        An encoding, its JSON or a part of that, or the path of either.
+
+    Raises
+    ------
+    InvalidInput
+        If it is none of these.
     """
     if isinstance(value, Encoding):
         return value
@@ -440,12 +546,26 @@ def open_encoded(
     release: ReleaseHistograms | None = None,
     **keys: Any,
 ) -> tuple[Table, Encoding]:
-    """Open a table and find its encoding; no row is held.
+    """Open a table and determine its encoding, without holding rows in memory.
 
-    ``given`` and the options of the target are those of :meth:`Encoding.read`, the others those of
-    :func:`open_table`. A whole encoding also says which cells are missing and which columns are
-    read. ``limited`` makes of a table the one to read. Classes are sorted, as the estimators have
-    them: θ and y must mean the same.
+    A complete encoding also determines which cells are missing and which columns are read. Classes
+    are sorted, as in the estimators, so that θ and y agree.
+
+    Parameters
+    ----------
+    source, missing, columns, **keys
+        As in :func:`open_table`.
+    target, classes, regression, given
+        As in :meth:`Encoding.read`.
+    limited
+        A function that selects rows of the opened table.
+
+    Returns
+    -------
+    table : Table
+        The table.
+    encoding : Encoding
+        Its encoding.
     """
     if isinstance(given, Encoding):
         table = limited(given.open(source, **keys))
@@ -467,10 +587,10 @@ def open_encoded(
 
 def _check_version(value: Any) -> None:
     if not isinstance(value, Mapping) or value.get("format") != _FORMAT:
-        raise InvalidInput(f"encoding: is not one that expost wrote (its format is {_FORMAT!r}).")
+        raise InvalidInput(f"encoding: was not written by expost (its format must be {_FORMAT!r}).")
     version = value.get("version")
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise InvalidInput("encoding.version: must be a whole number of at least 1.")
+        raise InvalidInput("encoding.version: must be an integer of at least 1.")
     if version != _VERSION:
         older = version < _VERSION
         raise InvalidInput(

@@ -1,7 +1,7 @@
-"""Rows in memory that come apart from their labels: frames and arrays as tables.
+"""Frames and arrays in memory, without their labels, as tables.
 
-A frame has names of columns: a pandas or polars frame, an Arrow table, a dict of columns. The
-columns of an array are called x0, x1, …, as scikit-learn calls them.
+The columns of a frame have names: a pandas or polars frame, an Arrow table, a dict of columns. The
+columns of an array are called x0, x1, …, as in scikit-learn.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +15,7 @@ from expost import _checks
 from expost.data._entries import label, range_of
 from expost.data._origins import arrow_array, columns_of, is_frame
 from expost.errors import InvalidInput
+from expost.labels import label_array
 
 __all__ = ["frame_of", "given_ranges", "is_frame", "label_values", "position_names"]
 __all__ += ["target_name", "text_columns", "with_target"]
@@ -44,7 +45,7 @@ def frame_of(X: Any) -> pa.Table:
         ]
     arrays = [column for _, column in columns]
     if len({len(column) for column in arrays}) > 1:
-        raise InvalidInput("X: its columns have different lengths: all must have one cell a row.")
+        raise InvalidInput("X: its columns have different lengths: all must have one cell per row.")
     return pa.Table.from_arrays(arrays, names=[name for name, _ in columns])
 
 
@@ -53,7 +54,7 @@ def with_target(X: Any, y: Any, name: str) -> pa.Table:
     frame = X if isinstance(X, pa.Table) else frame_of(X)
     if name in frame.column_names:
         raise InvalidInput(
-            f"X: has a column {name!r}, which is what the labels y are called; drop it from X."
+            f"X: has a column {name!r}, which is the name of the labels y; drop it from X."
         )
     labels = _labels(y, name)
     if len(labels) != frame.num_rows:
@@ -77,18 +78,8 @@ def _labels(y: Any, name: str) -> Any:
     return arrow_array(name, label_array(y))
 
 
-def label_array(y: Any) -> NDArray[Any]:
-    """Return labels of any kind as an array of one dimension."""
-    array = _checks.array(y, "y")
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1:
-        raise InvalidInput(f"y has {array.ndim} dimensions: must have one.")
-    return array
-
-
 def target_name(y: Any, columns: Sequence[str]) -> str:
-    """Return what a column of these labels is called: as the series is, or y."""
+    """Return the name of a column of these labels: that of the series, or y."""
     taken = {column.casefold() for column in columns}
     own = getattr(y, "name", None)
     if isinstance(own, str) and own.strip() and own.casefold() not in taken:
@@ -100,9 +91,9 @@ def target_name(y: Any, columns: Sequence[str]) -> str:
 
 
 def label_values(classes: Sequence[str], y: Any) -> NDArray[Any]:
-    """Return the labels in ``y`` that read as ``classes``, in their order.
+    """Return the labels in ``y`` of the ``classes``, in their order.
 
-    A class that no row has is a number where the labels in ``y`` are, else its text.
+    A class that no row has is a number if the labels in ``y`` are, else a string.
     """
     array = label_array(y)
     present = array.tolist() if array.dtype == object else np.unique(array).tolist()
@@ -110,24 +101,24 @@ def label_values(classes: Sequence[str], y: Any) -> NDArray[Any]:
     for value in present:
         known.setdefault(label(value, name="y"), value)
     if array.dtype.kind in "iuf":
-        for text in classes:
-            known.setdefault(text, _number(text))
-    return np.array([known.get(text, text) for text in classes])
+        for name in classes:
+            known.setdefault(name, _number(name))
+    return np.array([known.get(name, name) for name in classes])
 
 
-def _number(text: str) -> Any:
+def _number(name: str) -> Any:
     try:
-        value = float(text)
+        value = float(name)
     except ValueError:
-        return text
+        return name
     return int(value) if value.is_integer() else value
 
 
 def given_ranges(ranges: Any, columns: Sequence[str]) -> dict[str, Any]:
     """Return the encoding that maps the (low, high) of each column linearly to [−1, 1].
 
-    It is the part of an encoding that a person gave: mean (low + high)/2, scale (high − low)/2,
-    and values outside of the range are cut.
+    It is a given part of an encoding: mean (low + high)/2, scale (high − low)/2, and values outside
+    of the range are cut.
     """
     if isinstance(ranges, Mapping):
         pairs = {str(name): pair for name, pair in ranges.items()}
@@ -150,7 +141,7 @@ def given_ranges(ranges: Any, columns: Sequence[str]) -> dict[str, Any]:
 
 
 def text_columns(X: Any) -> tuple[str | int, ...]:
-    """Return the columns of a frame, or their positions in an array, that are not numbers."""
+    """Return the names of the columns of a frame, or indices of an array, that are not numeric."""
     _checks.dense(X, "X")
     if not is_frame(X):
         return _checks.text_columns(_checks.array(X, "X"))

@@ -1,9 +1,9 @@
-"""Raw rows of a table again and again, in blocks of one size: the passes of a long computation.
+"""Readers of the rows of a table in blocks of one size, for any number of passes.
 
-A reader hands out *items*, small enough to travel, and reads the blocks of an item wherever it is
-asked to. Parquet files can be entered anywhere, so that an item is a range of rows, and a worker
-that has it reads its own rows. Everything else (CSV, SQL, tables in memory) is read from its
-beginning by one reader, and an item is a block itself.
+A reader yields *items*, small enough to be sent to a worker, and reads the blocks of an item in any
+process. Parquet files can be read from any position: an item is a range of rows, and a worker reads
+its own rows. All other sources (CSV, SQL, tables in memory) are read from their start by one
+reader, and an item is a block itself.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,9 +25,9 @@ __all__ += ["reader_of", "spans"]
 
 # Rows that are decoded at a time.
 _FETCH = 2**14
-# Numbers that float64 holds as they are.
+# Types whose numbers float64 represents exactly.
 _EXACT = (pa.float64(), pa.float32(), pa.int32(), pa.int16(), pa.int8(), pa.uint16(), pa.uint8())
-# Blocks that one worker reads one after another: a row group is decoded once.
+# Consecutive blocks that one worker reads: a row group is decoded once.
 _BLOCKS_AN_ITEM = 4
 
 
@@ -40,26 +40,26 @@ class Block:
 
 
 class Reader(Protocol):
-    """Blocks of typed cells in the order of the table; every block but the last has one size."""
+    """A reader of blocks of typed cells in the order of the table, all of one size but the last."""
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
 
     @property
     def size(self) -> int:
-        """How many a block has, but for the last."""
+        """The number of rows of each block but the last."""
 
     def items(self) -> Iterator[Any]:
-        """What there is to read, in order."""
+        """Yield the items to read, in order."""
 
     def blocks(self, item: Any) -> Iterator[Block]:
-        """The blocks of an item, in order."""
+        """Yield the blocks of an item, in order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableReader:
-    """Any table, from its beginning."""
+    """A reader of any table, from its start."""
 
     table: Table
     columns: tuple[str, ...]
@@ -67,18 +67,18 @@ class TableReader:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self.table.rows
 
     def items(self) -> Iterator[Block]:
-        """The blocks themselves."""
+        """Yield the blocks."""
         start = 0
         for batch in self.table.blocks(self.size, columns=self.columns):
             yield Block(start=start, batch=batch)
             start += batch.num_rows
 
     def blocks(self, item: Block) -> Iterator[Block]:
-        """The block."""
+        """Yield the block."""
         yield item
 
     def __reduce__(self) -> tuple[type["HandedReader"], tuple[int, int]]:
@@ -88,17 +88,17 @@ class TableReader:
 
 @dataclass(frozen=True)
 class HandedReader:
-    """A :class:`TableReader` in another process: blocks are handed to it, it cannot read."""
+    """A :class:`TableReader` in another process: it receives blocks and cannot read the table."""
 
     rows: int
     size: int
 
     def items(self) -> Iterator[Block]:
-        """Raise: a process that receives blocks has none to hand out."""
-        raise InvalidInput("a table that is read from its beginning is read by one process only.")
+        """Raise :class:`InvalidInput`: this process has only the blocks that it receives."""
+        raise InvalidInput("only the process that opened a table can read it from its start.")
 
     def blocks(self, item: Block) -> Iterator[Block]:
-        """The block."""
+        """Yield the block."""
         yield item
 
 
@@ -111,7 +111,7 @@ class Span:
 
 
 def spans(rows: int, size: int) -> Iterator[Span]:
-    """Ranges of a few blocks of ``size`` rows: they follow from these two numbers alone."""
+    """Yield ranges of a few blocks of ``size`` rows, which depend on these two numbers alone."""
     length = size * _BLOCKS_AN_ITEM
     for start in range(0, rows, length):
         yield Span(start=start, stop=min(start + length, rows))
@@ -119,9 +119,9 @@ def spans(rows: int, size: int) -> Iterator[Span]:
 
 @dataclass(frozen=True, kw_only=True)
 class CellReader:
-    """A reader whose items hold no rows; each block becomes typed cells as a whole table's would.
+    """A reader whose items hold no rows, and which computes the typed cells of each block.
 
-    ``names``        the columns to decode, and what they are called in ``expressions``.
+    ``names``        the columns to decode, and their names in ``expressions``.
     ``expressions``  the typed cells, one for each of ``columns``.
     """
 
@@ -134,7 +134,7 @@ class CellReader:
 
     @classmethod
     def of(cls, table: Table, columns: Sequence[str], size: int, **source: Any) -> Self:
-        """The reader of some columns of a table; ``source`` says where its rows are."""
+        """Return the reader of some columns of a table; ``source`` are fields of the subclass."""
         return cls(
             label=table.label,
             names=tuple((name, table.origin[name].sql) for name in columns),
@@ -146,22 +146,22 @@ class CellReader:
         )
 
     def block(self, start: int, raw: Any) -> Block:
-        """The block of the raw cells of some rows; plain numbers are taken as they are."""
+        """Return the block of the raw cells of some rows; plain numbers need no SQL."""
         shorts = [short for _, short in self.names]
         cells = {
-            number: raw.column(short).cast(pa.float64()).combine_chunks()
-            for number, short in enumerate(shorts)
-            if self.expressions[number] == as_double(short) and raw.column(short).type in _EXACT
+            index: raw.column(short).cast(pa.float64()).combine_chunks()
+            for index, short in enumerate(shorts)
+            if self.expressions[index] == as_double(short) and raw.column(short).type in _EXACT
         }
-        others = [number for number in range(len(shorts)) if number not in cells]
+        others = [index for index in range(len(shorts)) if index not in cells]
         if others:
-            held = raw.select([shorts[number] for number in others])
+            held = raw.select([shorts[index] for index in others])
             relation = Relation(label=self.label, clause="source", arrow=held)
-            wanted = [self.expressions[number] for number in others]
-            found = pa.Table.from_batches(relation.batches(wanted, size=max(raw.num_rows, 1)))
-            for number, column in zip(others, found.combine_chunks().columns, strict=True):
-                cells[number] = column.combine_chunks()
-        arrays = [_one(cells[number]) for number in range(len(shorts))]
+            wanted = [self.expressions[index] for index in others]
+            table = pa.Table.from_batches(relation.batches(wanted, size=max(raw.num_rows, 1)))
+            for index, column in zip(others, table.combine_chunks().columns, strict=True):
+                cells[index] = column.combine_chunks()
+        arrays = [_single_array(cells[index]) for index in range(len(shorts))]
         return Block(
             start=start, batch=pa.RecordBatch.from_arrays(arrays, names=list(self.columns))
         )
@@ -169,21 +169,21 @@ class CellReader:
 
 @dataclass(frozen=True, kw_only=True)
 class ParquetReader(CellReader):
-    """Parquet files, entered anywhere.
+    """A reader of Parquet files from any position.
 
     ``files``       in their order, with size and time of change.
-    ``partitions``  (column, its cell in each file), for columns that the folders' names hold.
+    ``partitions``  (column, its cell in each file), for columns in the names of folders.
     """
 
     files: tuple[Stamp, ...]
     partitions: tuple[tuple[str, tuple[str | None, ...]], ...] = ()
 
     def items(self) -> Iterator[Span]:
-        """Ranges of a few blocks."""
+        """Yield ranges of a few blocks."""
         return spans(self.rows, self.size)
 
     def blocks(self, item: Span) -> Iterator[Block]:
-        """The blocks of a range."""
+        """Yield the blocks of a range."""
         start = item.start
         for batches in in_blocks(self._batches(item), self.size):
             raw = pa.Table.from_batches(batches)
@@ -193,55 +193,55 @@ class ParquetReader(CellReader):
             start += block.batch.num_rows
 
     def _batches(self, item: Span) -> Iterator[Any]:
-        """Record batches that hold just the rows of the range."""
+        """Yield record batches of exactly the rows of the range."""
         cells = dict(self.partitions)
         wanted = [name for name, _ in self.names if name not in cells]
         for number, group, first, count in self._groups:
             start, stop = max(item.start, first), min(item.stop, first + count)
             if not start < stop:
                 continue
-            place = first
-            held = {name: found[number] for name, found in cells.items()}
+            position = first
+            constants = {name: by_file[number] for name, by_file in cells.items()}
             with self._open(number) as file:
                 for batch in file.iter_batches(
                     _FETCH, row_groups=[group], columns=wanted, use_threads=False
                 ):
-                    low, high = max(start - place, 0), min(stop - place, batch.num_rows)
+                    low, high = max(start - position, 0), min(stop - position, batch.num_rows)
                     if low < high:
-                        yield _with_constants(batch.slice(low, high - low), held)
-                    place += batch.num_rows
-                    if place >= stop:
+                        yield _with_constants(batch.slice(low, high - low), constants)
+                    position += batch.num_rows
+                    if position >= stop:
                         break
 
     @cached_property
     def _groups(self) -> list[tuple[int, int, int, int]]:
-        """(number of the file, row group, its first row, its rows), in order."""
-        found, first = [], 0
+        """The row groups in order: (number of the file, row group, its first row, its rows)."""
+        groups, first = [], 0
         for number in range(len(self.files)):
             with self._open(number) as file:
                 metadata = file.metadata
                 for group in range(metadata.num_row_groups):
                     count = metadata.row_group(group).num_rows
-                    found.append((number, group, first, count))
+                    groups.append((number, group, first, count))
                     first += count
-        return found
+        return groups
 
     @contextmanager
     def _open(self, number: int) -> Iterator[Any]:
         check_unchanged(self.files[number])
         path = self.files[number][0]
-        # A page is decoded when it is read, and may be damaged where the rest is whole.
+        # A page is decoded when it is read, and may be damaged although the rest is not.
         with reading_arrow(path, "Parquet"), pa.parquet.ParquetFile(path) as file:
             yield file
 
 
-def _one(column: Any) -> Any:
-    """A column as one array."""
+def _single_array(column: Any) -> Any:
+    """Return a column as one array."""
     return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
 
 
 def _with_constants(batch: Any, cells: dict[str, str | None]) -> Any:
-    """``batch`` with columns of one cell each."""
+    """Return ``batch`` with columns of one cell each."""
     for name, cell in cells.items():
         column = pa.repeat(pa.scalar(cell, type=pa.string()), batch.num_rows)
         batch = batch.append_column(name, column)
@@ -249,8 +249,8 @@ def _with_constants(batch: Any, cells: dict[str, str | None]) -> Any:
 
 
 def reader_of(table: Table, columns: Sequence[str], size: int) -> Reader:
-    """The reader of a table's ``columns``, in blocks of ``size`` rows."""
-    # Imported here: it builds on this module.
+    """Return the reader of a table's ``columns``, in blocks of ``size`` rows."""
+    # Imported here: it imports this module.
     from expost.data.dask_rows import DaskFeed, DaskReader
 
     origin = table.origin

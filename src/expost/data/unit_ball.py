@@ -1,11 +1,11 @@
-"""Feature rows into the unit ball, and θ back to coefficients.
+"""The map of feature rows into the unit ball, and of θ back to coefficients.
 
 Conventions
 -----------
 d        feature columns;  p = d + 1 with an intercept, else d.
 q        ``data_norm``: the public bound on ∥x∥, beyond which a row is clipped onto the ball.
 s        ``intercept_scaling``: the constant feature that carries the intercept.
-κ        1 − (p + 12)u, u = 2⁻⁵³: what the roundings may add is taken off beforehand.
+κ        1 − (p + 12)u, u = 2⁻⁵³: compensates in advance what the roundings may add.
 
     row = κ · (√(1 − s²) · x/q,  s)        with an intercept;  κ · x/q without.
 
@@ -29,22 +29,22 @@ from expost.types import FloatArray
 
 __all__ = ["UnitBall", "default_intercept", "default_norm"]
 
-# Below this a coefficient θ/q could overflow, so a smaller bound is never read or accepted.
+# With a smaller bound a coefficient θ/q could overflow.
 _SMALLEST_NORM = 1e-150
 _SLACK = 12
-# The columns that the constant feature counts as one more of, at most.
+# The largest number of columns among which the constant feature counts as one more.
 _SHARED = 7
 
 
 def default_norm(columns: int) -> float:
-    """√p/2: half the length of a typical row of p standardised columns."""
+    """Return √p/2: half the root mean square length of rows of p standardised columns."""
     return math.sqrt(columns) / 2
 
 
 def default_intercept(columns: int) -> float:
-    """1/√(min(p, 7) + 1): the constant is one more column of p, or of seven where p is larger.
+    """Return 1/√(min(p, 7) + 1): the constant counts as one more column, of at most seven.
 
-    The constant has s² of the squared length of a row and so of what the noise is calibrated to.
+    The constant has s² of the squared length of a row, to which the noise is calibrated.
     Where p columns and the constant share it equally, s² = 1/(p + 1), a base rate far from one half
     is not learnt among many columns: its penalty in log-odds is Λ/s². docs/utility.md derives and
     measures the rule.
@@ -56,8 +56,19 @@ def default_intercept(columns: int) -> float:
 class UnitBall:
     """The public map from feature rows to rows of norm at most 1 (module docstring: formula).
 
-    ``data_norm`` is q, the bound on ∥x∥; ``intercept_scaling`` is s, in (0, 1), the length of the
-    constant last coordinate that ``fit_intercept`` adds.
+    Parameters
+    ----------
+    data_norm
+        The bound q on ∥x∥, at least 1e-150.
+    fit_intercept
+        Whether to add a constant last coordinate.
+    intercept_scaling
+        The length s of that coordinate, in (0, 1).
+
+    Raises
+    ------
+    InvalidInput
+        If a parameter is out of its range.
     """
 
     data_norm: float
@@ -77,10 +88,25 @@ class UnitBall:
         object.__setattr__(self, "intercept_scaling", scaling)
 
     def rows(self, X: Any) -> tuple[FloatArray, int]:
-        """The rows (n, p) of ``X`` (n, d) in the unit ball, and how many of them were clipped.
+        """Map rows into the unit ball.
 
-        A NaN, an infinity or an entry past 1e150 raises before anything is clipped: NaN would
-        pass through a clip.
+        Parameters
+        ----------
+        X
+            (n, d) the feature rows.
+
+        Returns
+        -------
+        rows : ndarray of shape (n, p)
+            The rows in the unit ball.
+        clipped : int
+            The number of rows that were clipped.
+
+        Raises
+        ------
+        InvalidInput
+            For a NaN, an infinity or an entry above 1e150, before anything is clipped: NaN would
+            pass through a clip.
         """
         features = _checks.matrix(X, min_rows=1)
         count, width = features.shape
@@ -101,7 +127,20 @@ class UnitBall:
         return rows, clipped
 
     def coefficients(self, theta: FloatArray) -> tuple[FloatArray, float]:
-        """(coef (d,), intercept) with coef·x + intercept = θ·row for every x not clipped."""
+        """Return (coef, intercept) with coef·x + intercept = θ·row for every x not clipped.
+
+        Parameters
+        ----------
+        theta
+            (p,) θ.
+
+        Returns
+        -------
+        coef : ndarray of shape (d,)
+            The coefficients of the features.
+        intercept : float
+            0 without ``fit_intercept``.
+        """
         vector = self._vector("theta", theta)
         width = len(vector) - self.fit_intercept
         if not width >= 1:
@@ -111,7 +150,15 @@ class UnitBall:
         return coef, float(vector[width] * constant) if self.fit_intercept else 0.0
 
     def theta(self, coef: FloatArray, intercept: float = 0.0) -> FloatArray:
-        """The θ (p,) whose :meth:`coefficients` these are."""
+        """Return the θ (p,) with these :meth:`coefficients`.
+
+        Parameters
+        ----------
+        coef
+            (d,) the coefficients of the features.
+        intercept
+            The intercept; 0 without ``fit_intercept``.
+        """
         vector = self._vector("coef", coef)
         if not math.isfinite(intercept):
             raise InvalidInput(f"intercept={intercept!r}: must be finite.")
@@ -128,9 +175,10 @@ class UnitBall:
 
     @staticmethod
     def largest_norm(X: Any) -> float:
-        """A bound on ∥x∥ read from the rows of ``X``, rounded up so that it clips none of them.
+        """Return the largest norm of the rows of ``X`` (n, d), rounded up so that none is clipped.
 
-        1 if every row is 0. Read from the data, so not private: the caller says so.
+        It is 1 if every row is 0. It is read from the data and therefore not private, of which the
+        caller must warn.
         """
         features = _checks.matrix(X, min_rows=1)
         largest = 0.0
@@ -144,12 +192,12 @@ class UnitBall:
         return max(up, _SMALLEST_NORM)
 
     def to_json(self) -> dict[str, Any]:
-        """The three constants, as JSON values."""
+        """Return the three constants, as JSON values."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: Any) -> "UnitBall":
-        """The map that :meth:`to_json` wrote; anything else is refused."""
+        """Invert :meth:`to_json`; refuse any other value."""
         names = {field.name for field in fields(cls)}
         if not isinstance(value, dict) or set(value) != names:
             raise InvalidInput(
@@ -157,11 +205,11 @@ class UnitBall:
             )
         try:
             return cls(**value)
-        except OverflowError:  # a whole number too long for float64
+        except OverflowError:  # an integer too large for float64
             raise InvalidInput("unit_ball: its numbers must be within float64.") from None
 
     def _factors(self, width: int) -> tuple[float, float]:
-        """What multiplies x/q, and the constant coordinate (0 without an intercept)."""
+        """Return the factor of x/q, and the constant coordinate (0 without an intercept)."""
         shrink = 1 - (width + self.fit_intercept + _SLACK) * ROUNDOFF
         if not self.fit_intercept:
             return shrink, 0.0
@@ -177,7 +225,7 @@ class UnitBall:
 
 
 def _polar(features: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(peak, x/peak, ∥x/peak∥) of each row, peak = max∣xⱼ∣ (1 for a row of zeros).
+    """Return (peak, x/peak, ∥x/peak∥) of each row, peak = max∣xⱼ∣ (1 for a row of zeros).
 
     The largest entry of x/peak is 1, so its square sum neither overflows nor underflows.
     """

@@ -1,15 +1,14 @@
-"""Where work on blocks of rows is done: threads of this machine, or a Dask cluster.
+"""Engines that process blocks of rows: threads of this machine, or a Dask cluster.
 
-An engine maps a task over items and gives the results in the order of the items; it knows no
-mathematics, and no result depends on it: tasks run with one BLAS thread each, and results are
-reduced in that order.
+An engine maps a task over items and yields the results in the order of the items. No result
+depends on the engine: tasks run with one BLAS thread each, and results are reduced in that order.
 
-A long job reports to a :class:`Progress` while it runs. It is done in phases, and a phase goes over
-rows in none, one or several passes. The job knows nothing of terminals. Nothing that is reported
-holds a row's values or its id: names of phases, and counts.
+A long job reports to a :class:`Progress` while it runs. It has phases, and a phase has any number
+of passes over the rows. Only names of phases and counts are reported, never the values or the id
+of a row.
 
-The engines are imported when they are used: the command line needs :class:`Progress` alone, and
-answers ``--help`` before NumPy is there.
+The engines are imported when they are used: the command line needs only :class:`Progress`, and
+prints ``--help`` without NumPy.
 """
 
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,21 +20,20 @@ __all__ = ["SILENT", "Engine", "LocalEngine", "Progress", "engine_of"]
 
 
 class Progress(Protocol):
-    """Listens to a job.
+    """A receiver of the progress of a job.
 
-    Laws: a pass belongs to the phase in which it began, and ends with its last row, or when the
-    next pass or the next phase begins. Two threads may call at once, and a call is cheap: one for
-    each row costs next to nothing beside the row.
+    A pass belongs to the phase in which it started. It ends with its last row, or when the next
+    pass or phase starts. Calls are thread-safe, and cheap enough for one call per row.
     """
 
     def phase(self, name: str) -> None:
-        """A new phase begins, in words."""
+        """Start the phase ``name``."""
 
     def rows(self, total: int) -> None:
-        """A pass over ``total`` rows begins within the phase."""
+        """Start a pass over ``total`` rows within the phase."""
 
     def advance(self, rows: int) -> None:
-        """So many more rows of the pass are done."""
+        """Count ``rows`` more rows of the pass as done."""
 
 
 class _Silent:
@@ -49,7 +47,7 @@ class _Silent:
         pass
 
 
-# For jobs without a listener.
+# For jobs whose progress is not displayed.
 SILENT: Progress = _Silent()
 
 

@@ -1,7 +1,7 @@
-"""How far a job is, in one line: a bar at a terminal, lines of text elsewhere.
+"""The progress of a job on stderr: a bar at a terminal, lines of text elsewhere.
 
-The command line and the verbs of Python show the same. rich is imported with this module, and the
-module where something is shown.
+The command line and the Python functions display the same. This module imports rich; it is imported
+only where progress is displayed.
 """
 
 import math
@@ -20,38 +20,40 @@ from rich.table import Table
 from rich.text import Text
 
 from expost.engine import SILENT, Progress
-from expost.engine.pace import Moment, Tracker
+from expost.engine.tracker import JobStatus, Tracker
 
-__all__ = ["drawn", "shown"]
+__all__ = ["progress_bar", "progress_display"]
 
-# A job that is over sooner shows no bar.
+# Seconds; a shorter job has no bar.
 PATIENCE = 2.0
-# From these widths of the terminal on there is room for a short bar, and for everything.
+# The least widths of the terminal for a short bar, and for the whole line.
 _NARROW, _WIDE = 60, 100
 _UNITS = ("", "k ", "M ", "G ", "T ")
 
 
-def shown(progress: bool | Progress, phases: int) -> AbstractContextManager[Progress]:
-    """Return who listens to a job of so many phases that was started from Python.
+def progress_display(progress: bool | Progress, phases: int) -> AbstractContextManager[Progress]:
+    """Return the receiver of the progress of a job of ``phases``, started from Python.
 
-    ``progress``  True shows how far it is on stderr; a :class:`Progress` listens itself.
+    ``progress``  True displays it on stderr; a :class:`Progress` receives it itself.
     """
     if not isinstance(progress, bool):
         return nullcontext(progress)
     if not progress or sys.stderr is None:
         return nullcontext(SILENT)
-    return drawn(phases, sys.stderr) if sys.stderr.isatty() else _printed(phases, sys.stderr)
+    if sys.stderr.isatty():
+        return progress_bar(phases, sys.stderr)
+    return _progress_lines(phases, sys.stderr)
 
 
 @contextmanager
-def _printed(phases: int, stream: TextIO) -> Iterator[Progress]:
-    """Print a line for each phase, and once a second how far it is."""
+def _progress_lines(phases: int, stream: TextIO) -> Iterator[Progress]:
+    """Print a line for each phase, and the progress of its passes once per second."""
 
-    def line(moment: Moment) -> None:
-        words = [f"{moment.number}/{moment.of}", moment.phase, *_figures(moment)]
+    def print_line(status: JobStatus) -> None:
+        words = [f"{status.number}/{status.phases}", status.phase, *_figures(status)]
         print(*words, sep="  ", file=stream, flush=True)
 
-    tracker = Tracker(phases, on_phase=line, on_rows=line)
+    tracker = Tracker(phases, on_phase=print_line, on_rows=print_line)
     try:
         yield tracker
     finally:
@@ -59,15 +61,15 @@ def _printed(phases: int, stream: TextIO) -> Iterator[Progress]:
 
 
 @contextmanager
-def drawn(phases: int, stream: TextIO) -> Iterator[Progress]:
-    """Draw a bar at the terminal behind ``stream``, once the job has taken two seconds."""
+def progress_bar(phases: int, stream: TextIO) -> Iterator[Progress]:
+    """Draw a bar on the terminal of ``stream`` after two seconds."""
     tracker = Tracker(phases)
     console = Console(file=stream)
     spinner = Spinner("dots" if console.encoding.startswith("utf") else "line")
-    began = time.monotonic()
+    started = time.monotonic()
     live = Live(
         get_renderable=lambda: _bar(
-            tracker.moment(), spinner, time.monotonic() - began, width=console.width
+            tracker.status(), spinner, time.monotonic() - started, width=console.width
         ),
         console=console,
         refresh_per_second=8,
@@ -80,54 +82,54 @@ def drawn(phases: int, stream: TextIO) -> Iterator[Progress]:
         yield tracker
     finally:
         timer.cancel()
-        # A bar that is being started this very moment must not outlive its job.
+        # A bar that is just being started must end with its job.
         timer.join()
         live.stop()
 
 
-def _bar(moment: Moment, spinner: Spinner, elapsed: float, *, width: int) -> Table:
-    """One line; where there is no room, the bar and the clock give way, and the words are cut."""
-    words = Text(moment.phase, no_wrap=True, overflow="ellipsis")
-    cells: list[RenderableType] = [spinner, f"{moment.number}/{moment.of}", words]
+def _bar(status: JobStatus, spinner: Spinner, elapsed: float, *, width: int) -> Table:
+    """Return one line; a narrow one has no bar and no clock, and cuts the words."""
+    words = Text(status.phase, no_wrap=True, overflow="ellipsis")
+    cells: list[RenderableType] = [spinner, f"{status.number}/{status.phases}", words]
     if width >= _NARROW:
-        cells.append(_gauge(moment, width=20 if width >= _WIDE else 10))
-    if moment.lap > 1:
-        cells.append(f"pass {moment.lap}")
-    cells += _figures(moment)
-    if width >= _WIDE or not moment.lap:
+        cells.append(_gauge(status, width=20 if width >= _WIDE else 10))
+    if status.pass_number > 1:
+        cells.append(f"pass {status.pass_number}")
+    cells += _figures(status)
+    if width >= _WIDE or not status.pass_number:
         cells.append(Text(_duration(elapsed), style="dim"))
     line = Table.grid(padding=(0, 1))
     for cell in cells:
-        # Of a table, only columns that may wrap become narrower.
+        # Only columns that may wrap become narrower in a table.
         line.add_column(no_wrap=cell is not words)
     line.add_row(*cells)
     return line
 
 
-def _gauge(moment: Moment, *, width: int) -> ProgressBar:
-    if not moment.lap:
+def _gauge(status: JobStatus, *, width: int) -> ProgressBar:
+    if not status.pass_number:
         return ProgressBar(total=None, width=width, pulse=True)
-    return ProgressBar(total=1.0, completed=_part(moment), width=width)
+    return ProgressBar(total=1.0, completed=_part(status), width=width)
 
 
-def _figures(moment: Moment) -> list[str]:
-    """Per cent, speed and time left of the pass that is under way."""
-    if not moment.lap:
+def _figures(status: JobStatus) -> list[str]:
+    """Return the percentage, the speed and the remaining time of the current pass."""
+    if not status.pass_number:
         return []
-    shown = [f"{math.floor(100 * _part(moment))} %"]
-    if moment.speed is not None:
-        shown.append(f"{_amount(moment.speed)}rows/s")
-    if moment.left is not None:
-        shown.append(f"{_duration(math.ceil(moment.left))} left")
-    return shown
+    figures = [f"{math.floor(100 * _part(status))} %"]
+    if status.speed is not None:
+        figures.append(f"{_amount(status.speed)}rows/s")
+    if status.left is not None:
+        figures.append(f"{_duration(math.ceil(status.left))} left")
+    return figures
 
 
-def _part(moment: Moment) -> float:
-    return min(moment.done / moment.total, 1.0) if moment.total > 0 else 1.0
+def _part(status: JobStatus) -> float:
+    return min(status.done / status.total, 1.0) if status.total > 0 else 1.0
 
 
 def _amount(value: float) -> str:
-    """Two digits or three, and a unit: 1.2 M, 45 k, 7.0."""
+    """Return two or three digits and a unit: 1.2 M, 45 k, 7.0."""
     unit = 0
     while round(value) >= 1000 and unit + 1 < len(_UNITS):
         value, unit = value / 1000, unit + 1

@@ -1,7 +1,7 @@
-"""A Dask cluster: workers read their own parts, and only what tasks give travels.
+"""The engine of a Dask cluster: workers read their own parts, and only the results are sent.
 
-Whatever a worker was doing when it was lost is done again by another, from the same rows in the
-same blocks, so that the result is the same bit for bit.
+The tasks of a lost worker are repeated by another one, on the same rows in the same blocks, so that
+the result is the same bit for bit.
 """
 
 import errno
@@ -21,29 +21,28 @@ from typing import Any, TypeVar
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from expost.engine.base import one_blas_thread
-from expost.engine.processes import available
+from expost.engine.threads import available_cores, one_blas_thread
 from expost.errors import ExpostError, InvalidInput, require
 
 __all__ = ["DaskEngine", "computing", "dask_engine"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-# Items that are handed out for each thread of the cluster; a scheduler is far away.
+# Items per thread of the cluster that are submitted ahead: a scheduler may be slow to reach.
 _AHEAD = 4
-# A scheduler gives an item up when several workers (`allowed-failures`, commonly four) were lost
-# while they had it, were it to blame or not. So often it is handed out again.
+# A scheduler gives up an item after several workers that had it were lost (`allowed-failures`,
+# commonly four), whether the item is the cause or not. It is submitted this many times.
 _ROUNDS = 3
-# Seconds to wait for a scheduler and its workers at the start; between looks whether any worker is
-# left; and for one to come back.
-_PATIENCE, _LOOK, _ALONE = 20.0, 5.0, 120.0
-# What the system says of a path that is not there, or not for this user.
+# Seconds to wait for a scheduler and its workers at the start, between checks that a worker is
+# left, and for a worker to come back.
+_PATIENCE, _POLL, _NO_WORKER_TIMEOUT = 20.0, 5.0, 120.0
+# The errors of a path that does not exist, or that this user may not read.
 _UNREACHED = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
-# The scheduler keeps what it is sent, so that it can be done again; scattered data, of which Dask
-# would not warn, is lost with its worker.
+# Data is sent through the scheduler, which keeps it, so that a task can be repeated. Dask warns of
+# that; scattered data, of which it does not warn, is lost with its worker.
 _QUIET = {"distributed.admin.large-graph-warning-threshold": "1 TiB"}
 
-# What reads the rows and computes with them.
+# The packages that read the rows and compute with them.
 _PACKAGES = ("expost", "numpy", "scipy", "pyarrow", "duckdb")
 
 
@@ -52,15 +51,18 @@ class DaskEngine:
 
     Formal guarantees
     -----------------
-    All workers have the versions of expost and its numerical packages that are here, and compute
-    alike among themselves, or :class:`InvalidInput` is raised: at the start, and by a worker that
-    came later. An item that is a Dask collection, or a list of them, is computed by the cluster and
-    stays there: the task is called with its value where that lies.
+    All workers have the local versions of expost and its numerical packages, and have the same
+    processor and BLAS kernels as each other. Otherwise :class:`InvalidInput` is raised, at the
+    start, or by a worker that joined later. An item that is a Dask collection, or a list of them,
+    is computed by the cluster and stays there: the task is called on the worker that holds it.
     """
 
-    def __init__(self, client: Any, *, mend: Callable[[], Any] | None = None) -> None:
-        """``mend`` starts lost workers again, where the cluster does not."""
-        self._client, self._mend = client, mend
+    def __init__(self, client: Any, *, restart: Callable[[], Any] | None = None) -> None:
+        """Check the workers of ``client``.
+
+        ``restart`` replaces lost workers, where the cluster does not.
+        """
+        self._client, self._restart = client, restart
         self._config = require("dask", caller="engine='dask'", extra="dask").config
         distributed = require("distributed", caller="engine='dask'", extra="dask")
         self._killed, self._futures_of = distributed.KilledWorker, distributed.futures_of
@@ -73,25 +75,25 @@ class DaskEngine:
             ) from None
         except _disconnected():
             raise self._lost() from None
-        with self._asking():
-            found = client.get_versions(packages=list(_PACKAGES))
-        there = {"the scheduler": found["scheduler"]["packages"]}
-        there |= {name: about["packages"] for name, about in found["workers"].items()}
-        check_versions(there)
+        with self._connection_checked():
+            remote = client.get_versions(packages=list(_PACKAGES))
+        packages = {"the scheduler": remote["scheduler"]["packages"]}
+        packages |= {name: about["packages"] for name, about in remote["workers"].items()}
+        check_versions(packages)
         # Workers that restart are checked again before their first task.
-        with self._asking():
+        with self._connection_checked():
             kinds = client.run(machine, on_error="ignore")
         self._machine = check_machines(kinds) if kinds else machine()
 
     @property
     def workers(self) -> int:
-        """How many tasks run at the same time."""
-        with self._asking():
+        """The number of tasks that run at the same time."""
+        with self._connection_checked():
             return max(1, sum(int(count) for count in self._client.nthreads().values()))
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """task(item) for each item, in order."""
-        # Sent once, not with every item.
+        """Yield task(item) for each item, in order."""
+        # The task is sent once, not with every item.
         shared = self._send(_content, _Parcel.of(_Task(task, self._machine)))
         waiting: deque[tuple[Item, Any]] = deque()
         window = _AHEAD * self.workers
@@ -103,7 +105,7 @@ class DaskEngine:
             while waiting:
                 yield self._result(shared, *waiting.popleft())
         finally:
-            # A task may have failed, or the caller have stopped.
+            # A task may have failed, or the caller may have stopped.
             if waiting and self._client.status == "running":
                 with suppress(*_disconnected()):
                     self._client.cancel([future for _, future in waiting])
@@ -111,7 +113,7 @@ class DaskEngine:
     def _submit(self, shared: Any, item: Any) -> Any:
         if _is_collection(item):
             several = isinstance(item, list | tuple)
-            value = [self._compute(one) for one in item] if several else self._compute(item)
+            value = list(map(self._compute, item)) if several else self._compute(item)
             return self._send(_call, shared, value)
         return self._send(_call_parcel, shared, _Parcel.of(item))
 
@@ -121,13 +123,13 @@ class DaskEngine:
                 "engine: parts of this collection are held by another cluster, or by another client"
                 " of this one; give the client that they were persisted with as the engine."
             )
-        with self._config.set(_QUIET), self._asking():
+        with self._config.set(_QUIET), self._connection_checked():
             return self._client.compute(collection)
 
     def _send(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        # Not pure: the same item may be asked for twice, of a file that has changed. No retries: a
-        # task that raises would do so again.
-        with self._config.set(_QUIET), self._asking():
+        # Not pure: the same item may be read twice, from a file that has changed. No retries: a
+        # task that raises would raise again.
+        with self._config.set(_QUIET), self._connection_checked():
             return self._client.submit(function, *arguments, pure=False)
 
     def _result(self, shared: Any, item: Any, future: Any) -> Any:
@@ -137,15 +139,15 @@ class DaskEngine:
             except self._killed:
                 future = self._submit(shared, item) if left else None
         raise ExpostError(
-            "engine: worker after worker died while it had the same rows, most likely for want of"
-            " memory; give each worker more, or take fewer of them."
+            "engine: several workers died while they processed the same rows, probably for lack of"
+            " memory; give each worker more memory, or use fewer workers."
         )
 
     def _wait(self, future: Any, *, collection: bool) -> Any:
-        alone: float | None = None
+        workers_lost_at: float | None = None
         while True:
             try:
-                return future.result(timeout=_LOOK)
+                return future.result(timeout=_POLL)
             except self._killed:
                 raise
             except Exception as error:
@@ -156,36 +158,36 @@ class DaskEngine:
                     raise self._lost() from None
                 if not isinstance(error, TimeoutError):
                     raise
-            with self._asking():
-                if self._mend is not None:
-                    self._mend()
-                there = bool(self._client.nthreads())
-            if there:
-                alone = None
+            with self._connection_checked():
+                if self._restart is not None:
+                    self._restart()
+                has_workers = bool(self._client.nthreads())
+            if has_workers:
+                workers_lost_at = None
                 continue
             now = time.monotonic()
-            alone = now if alone is None else alone
-            if now - alone > _ALONE:
+            workers_lost_at = now if workers_lost_at is None else workers_lost_at
+            if now - workers_lost_at > _NO_WORKER_TIMEOUT:
                 raise ExpostError(
-                    f"engine: no worker has been there for {_ALONE:.0f} seconds; start some, and"
-                    " this command again."
+                    f"engine: the cluster has had no worker for {_NO_WORKER_TIMEOUT:.0f} seconds;"
+                    " start some, and run this command again."
                 )
 
     def _check_task(self, error: Exception, collection: bool) -> None:
-        """Raise an error of expost's own for what a task raised, where its worker is to blame."""
-        if isinstance(error, ExpostError) and self._mend is None:
+        """Raise :class:`InvalidInput` for an error of a task that its worker caused."""
+        if isinstance(error, ExpostError) and self._restart is None:
             error.add_note(
-                "A worker of the cluster raised it: every worker must see the same files under the"
-                " same paths."
+                "A worker of the cluster raised this error: every worker must have the same files"
+                " under the same paths."
             )
-        # A disk that is full is the business of the job that writes.
+        # The job that writes handles a full disk.
         reached = not isinstance(error, OSError) or error.errno not in _UNREACHED
         if not reached or (collection and not isinstance(error, ExpostError | OSError)):
             raise _fault(error) from None
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
-        """Ask the scheduler; one that does not answer is lost."""
+    def _connection_checked(self) -> Iterator[None]:
+        """Raise :class:`ExpostError` if the scheduler does not answer."""
         try:
             yield
         except _disconnected():
@@ -194,19 +196,19 @@ class DaskEngine:
     def _lost(self) -> ExpostError:
         return ExpostError(
             f"engine: the scheduler at {self._client.scheduler.address} was lost; start it, and"
-            " this command, again."
+            " run this command, again."
         )
 
 
 def _disconnected() -> tuple[type[BaseException], ...]:
-    """The errors of a client whose scheduler is gone; those of a connection are OSErrors."""
+    """Return the types of the errors of a client that lost its scheduler."""
     distributed = require("distributed", caller="engine='dask'", extra="dask")
     return (CancelledError, OSError, getattr(distributed.client, "ClosedClientError", OSError))
 
 
 @contextmanager
 def computing() -> Iterator[None]:
-    """Compute a user's collection; errors of its own code, which may quote cells, are not shown."""
+    """Compute a user's collection; hide the messages of its errors, which may quote cells."""
     try:
         yield
     except ExpostError:
@@ -216,7 +218,7 @@ def computing() -> Iterator[None]:
 
 
 def _fault(error: Exception) -> InvalidInput:
-    """What is said of an error on a worker: a path that it cannot reach, or a user's own code."""
+    """Return the error to raise for one on a worker: an unreachable path, or a user's own code."""
     if isinstance(error, OSError) and error.errno in _UNREACHED:
         return InvalidInput(
             f"engine: a worker cannot reach {str(error.filename)!r} ({error.strerror}); give every"
@@ -230,14 +232,14 @@ def _fault(error: Exception) -> InvalidInput:
 
 
 def _is_collection(item: Any) -> bool:
-    """Whether it is a Dask collection, or a list with one."""
+    """Return whether ``item`` is a Dask collection, or a list with one."""
     several = isinstance(item, list | tuple)
-    return any(hasattr(one, "__dask_graph__") for one in (item if several else [item]))
+    return any(hasattr(part, "__dask_graph__") for part in (item if several else [item]))
 
 
 @dataclass(frozen=True)
 class _Parcel:
-    """Something that the scheduler passes on unopened and does not print: it may hold rows."""
+    """A pickled value, which the scheduler neither unpickles nor prints: it may hold rows."""
 
     content: bytes = field(repr=False)
 
@@ -247,27 +249,27 @@ class _Parcel:
 
 
 class _Task:
-    """A task with one BLAS thread, on a worker that computes like the others."""
+    """A task with one BLAS thread, on a worker that has been checked against the others."""
 
     def __init__(self, task: Callable[[Any], Any], kind: tuple[str, ...]) -> None:
         self._task, self._kind = task, kind
 
     def __call__(self, item: Any) -> Any:
-        """The task's result."""
-        check_machines({"one worker": self._kind, "one that came later": machine()})
+        """Return the result of the task."""
+        check_machines({"one worker": self._kind, "one that joined later": machine()})
         with one_blas_thread():
             return self._task(item)
 
 
 def _content(parcel: _Parcel) -> bytes:
-    # What workers get from one another is unpacked outside of any task, where a failure would be
-    # tried for ever: so they get bytes.
+    # Workers unpickle what they receive from each other outside of any task, where a failure would
+    # be retried for ever: so they receive bytes.
     return parcel.content
 
 
 @lru_cache(maxsize=2)
 def _unpacked(content: bytes) -> Any:
-    """A task, once for all the items that a worker has of it."""
+    """Return the task, unpickled once for all its items on a worker."""
     return pickle.loads(content)
 
 
@@ -283,45 +285,48 @@ def _call_parcel(task: bytes, parcel: _Parcel) -> Any:
 def dask_engine(
     *, address: str | None = None, workers: int | None = None, client: Any = None
 ) -> Iterator[DaskEngine]:
-    """The cluster at ``address``, that of a ``client``, or one here that ends with the context."""
+    """Yield the engine of a cluster: that at ``address``, that of ``client``, or a new local one.
+
+    A local cluster ends with the context.
+    """
     with ExitStack() as opened:
-        mend = None
+        restart = None
         if client is None and address is None:
-            client, mend = _started(workers or available(), opened)
+            client, restart = _local_cluster(workers or available_cores(), opened)
         elif client is None:
-            client = _connected(str(address))
+            client = _connect(str(address))
             opened.callback(client.close)
-        yield DaskEngine(client, mend=mend)
+        yield DaskEngine(client, restart=restart)
 
 
-def _connected(address: str) -> Any:
+def _connect(address: str) -> Any:
     distributed = require("distributed", caller="engine='dask'", extra="dask")
     try:
         return distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
-    # A TLS that is not configured is a TypeError there.
+    # Dask raises a TypeError where TLS is not configured.
     except (OSError, TimeoutError, ValueError, TypeError) as error:
         raise InvalidInput(
             f"engine={address!r}: no scheduler answers there ({type(error).__name__}); start one"
-            " with `dask scheduler`, or take engine='dask'."
+            " with `dask scheduler`, or use engine='dask'."
         ) from None
 
 
-def _started(workers: int, opened: ExitStack) -> tuple[Any, Callable[[], Any]]:
-    """A client of a cluster of processes on this machine, and how lost ones are replaced."""
+def _local_cluster(workers: int, opened: ExitStack) -> tuple[Any, Callable[[], Any]]:
+    """Return a client of a new cluster on this machine, and a function to replace lost workers."""
     dask = require("dask", caller="engine='dask'", extra="dask")
     distributed = require("distributed", caller="engine='dask'", extra="dask")
     require("cryptography", caller="engine='dask'", extra="dask")
     folder = opened.enter_context(TemporaryDirectory(prefix="expost-", ignore_cleanup_errors=True))
     settings: dict[str, Any] = {
-        # Nothing is set in the environment of this process, and nothing is served over HTTP.
+        # No environment variable of this process is set, and no HTTP server is started.
         "distributed.nanny.pre-spawn-environ": {},
         "distributed.scheduler.http.routes": [],
         "distributed.worker.http.routes": [],
-        # A busy machine takes longer than Dask's 15 seconds to start a worker again, and a cluster
-        # that has given up on one does not try once more by itself.
+        # A busy machine takes longer than Dask's 15 seconds to restart a worker, and a cluster
+        # that has given up on a worker does not try again by itself.
         "distributed.deploy.lost-worker-timeout": "60s",
     }
-    # For as long as the cluster lives: workers are started later too.
+    # Until the cluster ends: workers are started later too.
     opened.enter_context(dask.config.set(settings))
     cluster = distributed.LocalCluster(
         n_workers=workers,
@@ -330,9 +335,9 @@ def _started(workers: int, opened: ExitStack) -> tuple[Any, Callable[[], Any]]:
         host="127.0.0.1",
         dashboard_address="127.0.0.1:0",
         scheduler_kwargs={"dashboard": False},
-        # Others of this machine could run what they like in the workers: they lack the key.
+        # Without a key other users of this machine could run code in the workers.
         security=True,
-        # As in threads: no row is spilled to the disk, no worker stopped for its memory.
+        # As in threads: no row is spilled to the disk, and no worker is paused for its memory.
         memory_limit=0,
         local_directory=folder,
     )
@@ -342,28 +347,28 @@ def _started(workers: int, opened: ExitStack) -> tuple[Any, Callable[[], Any]]:
     return client, lambda: cluster.scale(workers)
 
 
-# -- what the last bits of a result depend on besides the rows: versions, processor, BLAS ---------
+# -- versions, processor and BLAS, on which the last bits of a result depend -----------------------
 
 
 @cache
 def versions() -> dict[str, str | None]:
-    """The version of each of the packages, here."""
-    found: dict[str, str | None] = {}
+    """Return the local version of each of the packages."""
+    installed: dict[str, str | None] = {}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
-            found[package] = None
-    return found
+            installed[package] = None
+    return installed
 
 
 @cache
 def machine() -> tuple[str, ...]:
-    """The packages here, the processor as NumPy sees it, and the kernels that BLAS chose."""
-    import scipy.linalg  # brings a BLAS of its own
+    """Return the local packages, NumPy's view of the processor, and the kernels of BLAS."""
+    import scipy.linalg  # loads its own BLAS
 
     del scipy
-    found = {
+    kernels = {
         f"{library['internal_api']} {library['version']} for {library.get('architecture', 'any')}"
         for library in threadpool_info()
         if library["user_api"] == "blas"
@@ -371,32 +376,33 @@ def machine() -> tuple[str, ...]:
     vectors = np.show_config(mode="dicts")["SIMD Extensions"]
     known = (*vectors.get("baseline", ()), *vectors.get("found", ()))
     packages = (f"{name} {number}" for name, number in versions().items())
-    return (*packages, platform.machine(), f"NumPy for {', '.join(known)}", *sorted(found))
+    return (*packages, platform.machine(), f"NumPy for {', '.join(known)}", *sorted(kernels))
 
 
 def check_versions(workers: Mapping[str, Mapping[str, str | None]]) -> None:
-    """Raise unless every worker has the packages that are here."""
-    for address, found in workers.items():
+    """Raise unless every worker has the local versions of the packages."""
+    for address, packages in workers.items():
         for package, here in versions().items():
-            there = found.get(package)
+            there = packages.get(package)
             if there != here:
                 raise InvalidInput(
                     f"engine: {address} has {package} {there or '(not installed)'}, and here it is"
-                    f" {here}: the same rows would give other bytes there; install the same version"
-                    " in both."
+                    f" {here}: results could differ in their last bits; install the same version in"
+                    " both."
                 )
 
 
 def check_machines(workers: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """What all the workers have in common, where they compute alike; else raise."""
+    """Return the :func:`machine` of all the workers; raise if two of them differ."""
     kinds = {kind: address for address, kind in workers.items()}
-    (first, one), *others = kinds.items()
+    (first, first_address), *others = kinds.items()
     if others:
-        other, two = others[0]
+        other, other_address = others[0]
         differing = sorted({*first} ^ {*other})
         raise InvalidInput(
-            f"engine: {one} and {two} compute differently ({'; '.join(differing)}), so that the"
-            " result would depend on who gets which rows; install the same on all and take one kind"
-            " of processor, or set OPENBLAS_CORETYPE and NPY_DISABLE_CPU_FEATURES alike for all."
+            f"engine: {first_address} and {other_address} compute differently"
+            f" ({'; '.join(differing)}), so that the result would depend on which worker gets which"
+            " rows; install the same on all and use one kind of processor, or set"
+            " OPENBLAS_CORETYPE and NPY_DISABLE_CPU_FEATURES to the same values on all."
         )
     return first

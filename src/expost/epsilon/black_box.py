@@ -1,4 +1,4 @@
-"""A trainer of which only draws exist, as a sampled mechanism: losses by coverage (LeBlond 4.1).
+"""A trainer that can only be sampled, as a mechanism: losses by coverage (LeBlond 4.1).
 
 The estimate
 ------------
@@ -34,10 +34,10 @@ distance as the k-th count too, so that mechanisms with atoms, or without noise,
 
 What cannot be seen
 -------------------
-Draws show nothing of densities that differ on scales below the distance between draws: two laws
-that are told apart by the last bits of θ look the same. Every figure supposes that the densities
-vary smoothly over the balls. That is an assumption about the trainer, which no number of draws can
-check; see docs/theory/black-box.md.
+Draws do not resolve densities that differ on scales below the distance between draws: two laws that
+differ only in the last bits of θ are indistinguishable. Every figure assumes that the densities
+vary smoothly over the balls. No number of draws can check this assumption about the trainer; see
+docs/theory/black-box.md.
 """
 
 from collections.abc import Callable, Sequence
@@ -60,7 +60,7 @@ __all__ = ["BlackBox", "Trainer", "fixed_to"]
 Trainer = Callable[[Any, Any, float, int, np.random.Generator], Any]
 
 _CALL = "sampler(X, y, epsilon, size, rng)"
-# So many draws a coordinate show the spread of all of them.
+# The least number of draws per coordinate, to estimate the spread of all of them.
 _DRAWS_A_COORDINATE = 10
 # Spreads below this share of the magnitude of θ are rounding.
 _ROUNDING = 1e-13
@@ -70,15 +70,20 @@ _COLLINEAR = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class BlackBox:
-    """A private trainer that is known by its draws alone.
+    """A private trainer that is known only by its draws.
 
-    ``sampler``     ``sampler(X, y, epsilon, size, rng)`` trains ``size`` models, independently and
-                    with all of their randomness from ``rng``, and returns (size, d): what an
-                    attacker sees of each.
-    ``draws``       N, the reference models of each data set. An ε costs (n + 1)·N + ``models`` of
-                    them, n the rows that are looked at.
-    ``neighbours``  k, the references around a model that are counted; N^(2/3) if None.
-    ``rows``        the positions of the rows to look at; all if None.
+    Parameters
+    ----------
+    sampler
+        ``sampler(X, y, epsilon, size, rng)`` trains ``size`` models, independently and with all of
+        their randomness from ``rng``, and returns (size, d): what an attacker sees of each.
+    draws
+        N, the reference models of each data set. An ε costs (n + 1)·N + ``models`` of them, n the
+        rows whose losses are estimated.
+    neighbours
+        k, the references around a model that are counted; N^(2/3) if None.
+    rows
+        The positions of the rows whose losses are estimated; all if None.
     """
 
     sampler: Trainer
@@ -102,11 +107,11 @@ class BlackBox:
 
     @property
     def count(self) -> int:
-        """k."""
+        """The number k of neighbours."""
         return round(self.draws ** (2 / 3)) if self.neighbours is None else self.neighbours
 
     def on(self, X: Any, y: Any) -> "BlackBoxOnRows":
-        """The mechanism on these rows: arrays or frames, passed to ``sampler`` as they are."""
+        """Return the mechanism on these rows: arrays or frames, passed to ``sampler`` unchanged."""
         table, labels = _rows_of(X), None if y is None else _rows_of(y)
         total = len(table)
         if not total >= 2:
@@ -116,7 +121,7 @@ class BlackBox:
                 f"y has {len(labels)} entries: must have one for each of {total} rows."
             )
         return BlackBoxOnRows(
-            box=self, table=table, labels=labels, looked_at=_positions(self.rows, total)
+            box=self, table=table, labels=labels, positions=_positions(self.rows, total)
         )
 
 
@@ -127,30 +132,30 @@ class BlackBoxOnRows:
     box: BlackBox
     table: Any
     labels: Any
-    looked_at: IntArray
+    positions: IntArray
 
     @property
     def rows(self) -> int:
-        """The rows that are looked at."""
-        return len(self.looked_at)
+        """The number of rows whose losses are estimated."""
+        return len(self.positions)
 
     @property
     def description(self) -> str:
-        """What is known of it."""
+        """The sampler and its settings in one line."""
         return (
             f"a black box, {self.box.draws} draws for each data set and {self.box.count} neighbours"
-            f" counted, n={len(self.table)}, {self.rows} rows looked at"
+            f" counted, n={len(self.table)}, losses of {self.rows} rows"
         )
 
     def sample(self, epsilon: float, size: int, rng: np.random.Generator) -> FloatArray:
-        """Models trained on all rows."""
+        """Return models trained on all rows."""
         return self._draw(self._everything, epsilon, size, rng)
 
     def losses(
         self, epsilon: float, models: FloatArray, seed: np.random.SeedSequence
     ) -> EstimatedLosses:
-        """By coverage; the references of data set j are drawn from the j-th child of ``seed``."""
-        # Imported where models are sampled: commands do not need it.
+        """Estimate the losses by coverage; data set j draws from the j-th child of ``seed``."""
+        # Imported here: commands do not need it.
         from scipy.spatial.distance import cdist
 
         base = self._references(self._everything, epsilon, child(seed, 0), models.shape[1])
@@ -160,13 +165,13 @@ class BlackBoxOnRows:
         home = cdist(points, space.of(base))
         loss, noise, correction = (np.empty((len(models), self.rows)) for _ in range(3))
         shared = np.empty(self.rows)
-        for column, row in enumerate(self.looked_at.tolist()):
+        for column, row in enumerate(self.positions.tolist()):
             without = self._references(
                 np.delete(self._everything, row), epsilon, child(seed, 1 + row), models.shape[1]
             )
-            found = _Balls.around(home, cdist(points, space.of(without)), self.box.count)
-            loss[:, column], noise[:, column], correction[:, column] = found.estimate
-            shared[column] = found.shared
+            balls = _Balls.around(home, cdist(points, space.of(without)), self.box.count)
+            loss[:, column], noise[:, column], correction[:, column] = balls.estimate
+            shared[column] = balls.shared
         return EstimatedLosses(loss=loss, noise=noise, correction=correction, shared=shared)
 
     @cached_property
@@ -223,7 +228,7 @@ class _Whitened:
     @classmethod
     def by(cls, base: FloatArray) -> "_Whitened":
         centre = np.mean(base, axis=0)
-        # A coordinate without spread tells any two values of it apart.
+        # A coordinate without spread separates any two values of it.
         floor = _ROUNDING * float(np.max(np.abs(base)))
         scale = np.maximum(np.std(base, axis=0), floor if floor > 0 else 1.0)
         # By QR: an eigenvalue of the covariance would lose half of the digits.
@@ -313,14 +318,16 @@ class _Balls:
 def fixed_to(
     X: Any, y: Any, mechanism: Any, ids: Sequence[Any] | None
 ) -> tuple[SampledMechanism, tuple[Any, ...] | None]:
-    """The mechanism on these rows, and the keys of the rows that it looks at."""
+    """Return the mechanism on these rows, and the keys of its rows."""
     if isinstance(mechanism, BlackBox):
         on_rows = mechanism.on(X, y)
         keys = row_keys(ids, len(on_rows.table))
         if mechanism.rows is None:
             return on_rows, keys
-        places = on_rows.looked_at.tolist()
-        return on_rows, tuple(places if keys is None else (keys[place] for place in places))
+        positions = on_rows.positions.tolist()
+        return on_rows, tuple(
+            positions if keys is None else (keys[position] for position in positions)
+        )
     if not isinstance(mechanism, SampledMechanism):
         raise InvalidInput(
             f"mechanism is a {type(mechanism).__name__}: must be 'output', a BlackBox, or have the"
@@ -334,7 +341,7 @@ def fixed_to(
 
 
 def _rows_of(values: Any) -> Any:
-    """A frame as it is, anything else as an array."""
+    """Return a frame unchanged, anything else as an array."""
     return values if hasattr(values, "iloc") else np.asarray(values)
 
 

@@ -1,4 +1,4 @@
-"""The answer of :func:`expost.choose_epsilon`: which ε, why, and where every row stands."""
+"""The result of :func:`expost.choose_epsilon`: the recommended ε, the reasons, and every row."""
 
 import json
 from collections.abc import Mapping
@@ -31,23 +31,38 @@ TABLE = Audience.CURATOR_ONLY.file_name("epsilon", "parquet")
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class EpsilonChoice(ScalarTable):
-    """Which ε is worth using on these rows. For the curator only.
+    """The recommended ε for these rows, and the reasons. Curator-only.
 
-    ``recommendation``  the verdict, the ε and what it follows from.
-    ``limit``        the posterior that no row may pass.
-    ``utility``      held-out log loss, AUC and accuracy (R²) of released models, or None.
-    ``sweep``        all rows' losses over ε (:mod:`expost.epsilon.sweep`, :mod:`.sampled`): the
-                     transition of LeBlond et al. (2023), which explains and does not decide.
-    ``plan``         how a model would be released at each ε; None of a black box.
-    ``is_public``    whether posteriors are bounded by public constants, and not by the sweep.
-    ``description``  what would be released, in one line.
-    ``read_from_data``  the constants of the model that were read from the data, as the choice was.
-    ``notices``      what else the reader must know, a sentence each.
-    ``ids``          the rows' keys, or None: rows are then counted from 0.
-    ``parts``        of rows that are read in blocks: the parts of the table with each row's
-                     figures; None where rows are in memory.
+    Parameters
+    ----------
+    recommendation
+        The verdict, the ε and what it follows from.
+    limit
+        The posterior that no row may pass.
+    utility
+        Held-out log loss, AUC and accuracy (R²) of released models, or None.
+    sweep
+        All rows' losses over ε (:mod:`expost.epsilon.sweep`, :mod:`.sampled`): the transition of
+        LeBlond et al. (2023), which explains and does not decide.
+    plan
+        How a model would be released at each ε; None of a black box.
+    is_public
+        Whether posteriors are bounded by public constants, and not by the sweep.
+    description
+        What would be released, in one line.
+    read_from_data
+        The constants of the model that were read from the data, as the choice was.
+    notices
+        What else the reader must know, a sentence each.
+    ids
+        The rows' keys, or None: rows are then counted from 0.
+    parts
+        Of rows that are read in blocks: the parts of the table with each row's figures; None where
+        rows are in memory.
 
-    ``typical`` and ``ranked`` are computed when they are first asked for.
+    Notes
+    -----
+    ``expected`` and ``ranked`` are computed on first use.
     """
 
     sweep: Sweep
@@ -66,7 +81,7 @@ class EpsilonChoice(ScalarTable):
 
     @property
     def verdict(self) -> str:
-        """enough, most, none or useless."""
+        """The verdict: "enough", "most", "none" or "useless"."""
         return self.recommendation.verdict.value
 
     @property
@@ -86,12 +101,12 @@ class EpsilonChoice(ScalarTable):
 
     @property
     def rows_needed(self) -> int | None:
-        """About how many rows would be enough within the limit; None where they are, or unknown."""
+        """The approximate number of rows that would be enough within the limit, or None."""
         return self.recommendation.rows_needed
 
     @property
     def epsilons(self) -> FloatArray:
-        """(k,) the values of ε that were looked at, ascending."""
+        """(k,) the values of ε that were tried, ascending."""
         return self.sweep.epsilons
 
     @property
@@ -101,7 +116,7 @@ class EpsilonChoice(ScalarTable):
 
     @property
     def high(self) -> float:
-        """The smallest ε at which the asked share of rows has reached its second regime."""
+        """The smallest ε at which the requested share of rows has reached its second regime."""
         return self.sweep.high
 
     @property
@@ -140,23 +155,23 @@ class EpsilonChoice(ScalarTable):
     @cached_property
     def posteriors(self) -> "Posteriors | None":
         """Bounds at the recommended ε (the ceiling, if none is); None where the sweep has them."""
-        how = self.mechanism
-        if how is None or not self.is_public:
+        mechanism = self.mechanism
+        if mechanism is None or not self.is_public:
             return None
         return Posteriors(
-            epsilon=how.epsilon,
-            row=self.limit.of_a_row(how),
-            all_rows=self.limit.of_all_rows(how),
-            certainty=self.limit.certainty(how),
+            epsilon=mechanism.epsilon,
+            row=self.limit.of_a_row(mechanism),
+            all_rows=self.limit.of_all_rows(mechanism),
+            certainty=self.limit.certainty(mechanism),
         )
 
     @property
-    def typical(self) -> FloatArray:
+    def expected(self) -> FloatArray:
         """(k, n) E∣loss∣ of every row over θ ~ p(· ∣ D), by quadrature (LeBlond 4.4).
 
-        Of a sampled mechanism, the mean over its models: ``sweep.typical_error`` belongs to it.
+        Of a sampled mechanism, the mean over its models: ``sweep.expected_error`` belongs to it.
         """
-        return self.sweep.typical
+        return self.sweep.expected
 
     @property
     def ranked(self) -> FloatArray:
@@ -183,16 +198,18 @@ class EpsilonChoice(ScalarTable):
 
     @property
     def rank_error(self) -> float:
-        """The share of rows by which a rank of ``ranked`` may be off: 0 where all were ranked."""
+        """The error of a rank of ``ranked`` as a share of rows: 0 if all rows were ranked."""
         return self.sweep.ranked.rank_error
 
     def __repr__(self) -> str:
-        found = "none" if self.recommended is None else lower_text(self.recommended, 4)
+        recommended = "none" if self.recommended is None else lower_text(self.recommended, 4)
         ceiling = lower_text(self.ceiling, 4)
-        return f"EpsilonChoice(verdict={self.verdict!r}, recommended={found}, ceiling={ceiling})"
+        return (
+            f"EpsilonChoice(verdict={self.verdict!r}, recommended={recommended}, ceiling={ceiling})"
+        )
 
     def noise_ratios(self, epsilons: FloatArray) -> FloatArray | None:
-        """(k,) the noise ratio r at each of ``epsilons`` (:mod:`expost.forecast`); None unknown."""
+        """Return (k,) the noise ratio at each of ``epsilons`` (:mod:`expost.forecast`), or None."""
         if self.plan is None:
             return None
         return np.array([self.plan(float(e)).forecast.noise_ratio for e in epsilons])
@@ -207,7 +224,7 @@ class EpsilonChoice(ScalarTable):
         return {"n": self.sweep.rows}
 
     def to_json(self, path: str | Path | None = None) -> str | Path:
-        """Return the choice as JSON text, or write it to a CURATOR-ONLY file.
+        """Return the choice as a JSON string, or write it to a CURATOR-ONLY file.
 
         ``table`` holds the columns of rows in memory, or names the folder of the parts.
         """

@@ -1,7 +1,7 @@
-"""Which ε: a verdict on a set of rows, before anything is released.
+"""The choice of ε for a set of rows, before anything is released.
 
-``choose_epsilon`` is the function users call. It asks a :class:`Question` of rows in memory;
-:func:`choose_for` asks it of prepared rows of any source.
+``choose_epsilon`` is the function users call, for rows in memory. :func:`choose_for` chooses ε for
+prepared rows of any source. A :class:`Question` holds the options of both.
 """
 
 import inspect
@@ -48,16 +48,16 @@ __all__ = ["EpsilonChoice", "Question", "choose_epsilon", "choose_for", "seeds_o
 
 _SAMPLED = (
     "Every figure comes from sampled models; what they do not resolve counts as exposed.",
-    "The utility was not measured: only the sampler knows what its models are for.",
+    "The utility was not measured: the purpose of the sampler's models is unknown.",
 )
 _FIXED_SLOPES = (
-    "The transition under objective perturbation is followed at the slopes that rows have at the"
-    " minimiser without noise; where it begins holds for all slopes. What determinants add to a"
-    " loss is left out: the transition explains and is no bound, which the posterior is."
+    "The transition under objective perturbation is computed with the rows' slopes at the minimiser"
+    " without noise; its lower end holds for all slopes. The determinants' part of a loss is left"
+    " out: the transition is an explanation, not a bound; the posterior is a bound."
 )
 # Releases of each fold at each ε: twenty with five folds.
 _RELEASES = 4
-# At two values of ε: whether the regularization depends on it.
+# Two values of ε, at which it is checked whether the regularization depends on ε.
 _APART = 0.5, 2.0
 
 
@@ -123,7 +123,7 @@ class Question:
             _checks.one_of("measure", self.measure, measures_of(loss))
 
     def settings(self, seed: np.random.SeedSequence) -> dict[str, Any]:
-        """Return what every sweep is made with."""
+        """Return the settings of every sweep."""
         return {
             "epsilons": np.array(self.epsilons),
             "models": self.models,
@@ -227,7 +227,7 @@ def choose_epsilon(
         keys = row_keys(ids, prepared.objective.count)
         return choose_for(prepared, question, seeds, ids=keys, workers=workers, progress=progress)
     del options["mechanism"]
-    reason = "belongs to the sampler of mechanism, which is not told of it"
+    reason = "belongs to the sampler of mechanism, which does not receive it"
     _refuse_options(reason, **options, loss=loss, measure=measure, share=share, **given)
     fixed, keys = fixed_to(X, y, mechanism, ids)
     sweep = SampledSweep(mechanism=fixed, **question.settings(seeds[0]))
@@ -255,7 +255,7 @@ def choose_for(
     """Return the choice of ε for prepared rows of any source; spends nothing.
 
     ``store``  of rows that are read: where a part with the figures of each row is written for every
-               item of the table. Finished parts are not made again.
+               item of the table. Finished parts are not computed again.
     """
     plan, objective = prepared.mechanism_at, prepared.objective
     question.check_measure(objective.loss)
@@ -263,7 +263,7 @@ def choose_for(
     sweep: Sweep | None = None
     parts: Mapping[int, Part] | None = None
     if followed.is_exact:
-        # One Λ for all ε, and a law for each row: what the rows are like decides.
+        # One Λ for all ε, and a law for each row: the rows themselves decide.
         sweep, parts = followed.sweep(prepared.mechanism, workers)
         ceiling = sweep.ceiling()
     else:
@@ -280,17 +280,17 @@ def choose_for(
             progress=progress,
         )
         utility = search(trials, ceiling, question.share, question.epsilons)
-    found = decide(plan, ceiling, utility, share=question.share)
+    recommendation = decide(plan, ceiling, utility, share=question.share)
     if sweep is None:
-        at = found.epsilon or found.ceiling or 1.0
+        at = recommendation.epsilon or recommendation.ceiling or 1.0
         tried = None if utility is None else utility.epsilons
         sweep, parts = followed.sweep(plan(at), workers, tried)
     return EpsilonChoice(
         sweep=sweep,
         limit=question.limit,
         utility=utility,
-        recommendation=found,
-        description=plan(found.epsilon or 1.0).describe(epsilon=False),
+        recommendation=recommendation,
+        description=plan(recommendation.epsilon or 1.0).describe(epsilon=False),
         read_from_data=prepared.read_from_data,
         notices=(*prepared.clipped, *sweep.remarks),
         plan=plan,
@@ -314,7 +314,7 @@ class _Followed:
 
     @property
     def is_exact(self) -> bool:
-        """Whether losses have a law that depends on the distance, and all ε have one Λ and loss."""
+        """Whether losses have a law by distance, and Λ and the loss are the same for all ε."""
         first, second = (self.prepared.mechanism_at(epsilon) for epsilon in _APART)
         return (
             self.prepared.mechanism.closed_form is not None
@@ -323,21 +323,21 @@ class _Followed:
         )
 
     def sweep(
-        self, how: Mechanism, workers: int | None, epsilons: FloatArray | None = None
+        self, mechanism: Mechanism, workers: int | None, epsilons: FloatArray | None = None
     ) -> tuple[Sweep, Mapping[int, Part] | None]:
-        """Return the sweep over ``epsilons``, or those asked for, and the parts written."""
-        penalty = np.full(how.dimension, how.total_regularization)
-        objective = replace(self.prepared.objective, penalty=penalty, loss=how.loss)
+        """Return the sweep over ``epsilons``, or those of the question, and the parts written."""
+        penalty = np.full(mechanism.dimension, mechanism.total_regularization)
+        objective = replace(self.prepared.objective, penalty=penalty, loss=mechanism.loss)
         settings: dict[str, Any] = self.question.settings(self.seed) | {"workers": workers}
         if epsilons is not None:
             settings["epsilons"] = epsilons
-        law = how.closed_form or how.gradient_noise
+        law = mechanism.closed_form or mechanism.gradient_noise
         if law is None:
-            return self._sampled(how, objective)
+            return self._sampled(mechanism, objective)
         base = objective.minimiser(TOLERANCE)
         near: LeaveOneOut | Gradients
-        if how.closed_form is None:
-            bound = objective.loss.lipschitz(how.total_regularization)
+        if mechanism.closed_form is None:
+            bound = objective.loss.lipschitz(mechanism.total_regularization)
             most = bound * objective.rows.longest if objective.loss.has_bounded_slope else np.inf
             settings |= {"most": most, "notices": (_FIXED_SLOPES,)}
             near = Gradients(loss=objective.loss, theta=base.theta)
@@ -367,10 +367,12 @@ class _Followed:
         return sweep, parts
 
     def _sampled(
-        self, how: Mechanism, objective: Objective
+        self, mechanism: Mechanism, objective: Objective
     ) -> tuple[SampledSweep, Mapping[int, Part] | None]:
         """Return the sweep of a mechanism whose losses have no law."""
-        sweep = SampledSweep(mechanism=how.sampler(objective), **self.question.settings(self.seed))
+        sweep = SampledSweep(
+            mechanism=mechanism.sampler(objective), **self.question.settings(self.seed)
+        )
         if self.store is None:
             return sweep, None
         columns = _HeldColumns(columns=sweep.row_columns())
@@ -379,7 +381,7 @@ class _Followed:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _DistanceColumns:
-    """Compute what a part holds: how far each row moves the model, and its critical ε."""
+    """The content of a part: how far each row moves the model, and its critical ε."""
 
     near: LeaveOneOut | Gradients
     mechanism: ClosedForm
@@ -388,8 +390,8 @@ class _DistanceColumns:
     def __call__(self, block: RowBlock) -> tuple[dict[str, FloatArray], None]:
         """Return the figures of the rows of a block."""
         near = self.near(block)
-        found = distance_columns(self.mechanism, self.leaves, near.distance, near.error_bound)
-        return found, None
+        columns = distance_columns(self.mechanism, self.leaves, near.distance, near.error_bound)
+        return columns, None
 
     def about(self, notes: Sequence[None]) -> dict[str, str]:
         """Return the audience of the part."""
@@ -398,7 +400,7 @@ class _DistanceColumns:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _HeldColumns:
-    """Return what a part holds, from figures of all rows that are held."""
+    """The content of a part, from figures of all rows that are held."""
 
     columns: Mapping[str, FloatArray]
 
@@ -422,14 +424,14 @@ def _count_distances(store: PartStore, top: float, part: Part) -> Distances:
 
 
 def _refuse_options(reason: str, **options: Any) -> None:
-    """Refuse options of the model that something else than this function has settled."""
+    """Refuse options of the model that are set elsewhere."""
     for name, value in options.items():
         if _is_given(name, value):
             raise InvalidInput(f"{name}: {reason}; leave it out here.")
 
 
 def _is_given(name: str, value: Any) -> bool:
-    """Whether an option has another value than its default."""
+    """Return whether an option has another value than its default."""
     default = inspect.signature(choose_epsilon).parameters[name].default
     return value is not default and (default is None or bool(value != default))
 
@@ -437,7 +439,7 @@ def _is_given(name: str, value: Any) -> bool:
 def _estimator(X: Any, loss: str, options: dict[str, Any], given: dict[str, Any]) -> "Estimator":
     """Return the estimator that would release the model.
 
-    A frame with columns of text is encoded as the command line encodes a table.
+    A frame with columns of strings is encoded as the command line encodes a table.
     """
     # Imported where rows are arrays: scikit-learn takes a second.
     from expost.estimators import ESTIMATORS
@@ -453,7 +455,7 @@ def _estimator(X: Any, loss: str, options: dict[str, Any], given: dict[str, Any]
     as_it_is = options["encoding"] is None and options["ranges"] is None
     if as_it_is and is_frame(X) and text_columns(X):
         options["encoding"] = {}
-    # Every ε that is looked at has its own mechanism.
+    # Every ε that is tried has its own mechanism.
     return ESTIMATORS[loss](epsilon=1.0, **options)
 
 
@@ -464,7 +466,7 @@ def _prepared(X: Any, y: Any, estimator: Any) -> Prepared:
     steps, model = Preprocessing.split(estimator)
     if not isinstance(model, Estimator):
         raise InvalidInput(
-            f"estimator: {type(model).__name__} is none of expost; pass one of"
+            f"estimator: {type(model).__name__} is not an estimator of expost; pass one of"
             f" {', '.join(kind.__name__ for kind in ESTIMATORS.values())}, or a Pipeline that ends"
             " in one."
         )

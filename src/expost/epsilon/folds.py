@@ -1,6 +1,6 @@
 """The rows on which utility is measured, and which of them are held out.
 
-A row's place follows from a key and its number in the table. It does not depend on where the rows
+A row's fold follows from a key and its number in the table. It does not depend on where the rows
 are or on the size of blocks.
 """
 
@@ -53,13 +53,13 @@ class HeldOutRows:
             classes = np.maximum(y, 0).astype(np.int64)
             totals = np.bincount(classes, minlength=max(2, objective.loss.outputs))
             short = int(totals.min()) < 2 * count
-            why = f"the rarest class has {totals.min()} rows, and every fold needs two of each"
+            reason = f"the rarest class has {totals.min()} rows, and every fold needs two of each"
         else:
             short = len(y) < 4 * count
-            why = f"{len(y)} rows are too few"
+            reason = f"{len(y)} rows are too few"
         if short:
             raise InvalidInput(
-                f"folds={count!r}: {why}; take fewer folds, or 0 to leave the utility out."
+                f"folds={count!r}: {reason}; take fewer folds, or 0 to leave the utility out."
             )
         fold = np.empty(len(y), dtype=np.int64)
         fold[np.lexsort((order, classes))] = np.arange(len(y)) % count
@@ -73,10 +73,10 @@ class HeldOutRows:
         """Return at most ``most`` of the rows outside of a fold, in folds of their own."""
         kept = np.flatnonzero(self.fold != fold)
         kept = kept[np.argsort(self.order[kept], kind="stable")[:most]]
-        place = np.empty(len(kept), dtype=np.int64)
-        place[np.argsort(self.rows.y[kept], kind="stable")] = np.arange(len(kept)) % count
+        inner_fold = np.empty(len(kept), dtype=np.int64)
+        inner_fold[np.argsort(self.rows.y[kept], kind="stable")] = np.arange(len(kept)) % count
         return HeldOutRows(
-            rows=self.rows.take(kept), fold=place, order=self.order[kept], count=count
+            rows=self.rows.take(kept), fold=inner_fold, order=self.order[kept], count=count
         )
 
 

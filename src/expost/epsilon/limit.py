@@ -1,8 +1,8 @@
-"""How much an attacker may learn of a row: the limit on its posterior, and the ε that keeps it.
+"""The limit on the posterior of a row, and the largest ε that keeps it.
 
-The posterior is the probability, for somebody who knows all other rows and the released model, that
-a row was in the training data: expit(logit(prior) + loss). The limit is on its quantile over the
-releases that are possible, for the most exposed row.
+The posterior is the probability, for an attacker who knows all other rows and the released model,
+that a row was in the training data: expit(logit(prior) + loss). The limit is on its quantile over
+the possible releases, for the most exposed row.
 
 Under a mechanism of expost the quantile of the loss of any one row is bounded by public constants
 (``Mechanism.loss_quantile``, docs/epsilon.md). So the largest ε that keeps the limit is public too:
@@ -27,19 +27,19 @@ __all__ = ["Plan", "PosteriorLimit", "find_ceiling"]
 
 # How a model would be released at each ε.
 Plan = Callable[[float], Mechanism]
-# A posterior that is closer to its prior is not told from it by the law's accuracy.
+# A posterior that is closer to its prior is within the law's numerical error.
 _LEAST_GAIN = 1e-9
-# Between these an ε is looked for, to 1e-3 of itself.
+# The range of the search for ε, to a relative precision of 1e-3.
 _SMALLEST, _LARGEST = 1e-4, 1e4
 _HALVINGS = 15
 
 
 @dataclass(frozen=True, kw_only=True)
 class PosteriorLimit:
-    """The posterior probability of presence that no row may pass in a share of the releases.
+    """The posterior that no row may exceed in a share ``quantile`` of the releases.
 
-    ``max_posterior``  the largest that is allowed.
-    ``prior``          what the attacker assumed before.
+    ``max_posterior``  the largest posterior that is allowed.
+    ``prior``          the attacker's probability of presence before the release.
     ``quantile``       the share of the releases in which it holds.
     """
 
@@ -69,8 +69,8 @@ class PosteriorLimit:
 
     def posterior(self, loss: FloatArray | float) -> FloatArray:
         """Return the posterior at a loss."""
-        found: FloatArray = expit(logit(self.prior) + np.asarray(loss))
-        return found
+        posterior: FloatArray = expit(logit(self.prior) + np.asarray(loss))
+        return posterior
 
     def of_a_row(self, mechanism: Mechanism) -> float:
         """Bound the posterior of one row, fixed before the noise, at the quantile."""
@@ -104,5 +104,5 @@ def find_ceiling(plan: Plan, limit: PosteriorLimit) -> float:
 
     low, high = math.log(_SMALLEST), math.log(_LARGEST)
     below, _ = bracket_root(passed, low, high, halvings=_HALVINGS)
-    found = rounded_down(math.exp(float(below)), 3)
-    return found if passed(np.log(np.array(found))) <= 0 else 0.0
+    ceiling = rounded_down(math.exp(float(below)), 3)
+    return ceiling if passed(np.log(np.array(ceiling))) <= 0 else 0.0

@@ -1,4 +1,4 @@
-"""The rank-averaged privacy profile: the typical profile of the paper (LeBlond 4.4, Fig. 5).
+"""The rank-averaged privacy profile, called typical profile in the paper (LeBlond 4.4, Fig. 5).
 
 A model's profile is its exposures sorted; the ranking differs from model to model, so that its mean
 over models has no closed form and is sampled. Here the models of every ε share their draws: with b
@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expost._order import Histogram
-from expost.engine.processes import available
+from expost.engine.threads import available_cores
 from expost.glm import Objective
 from expost.neighbouring.shifts import Shifts
 from expost.noise import Noise
@@ -134,7 +134,7 @@ class RankedRows:
 
 
 def rank_error(sampled: int, profiles: int) -> float:
-    """Return t: by what share of n a rank may be off, in so many profiles at once."""
+    """Return t: the error of a rank as a share of n, in ``profiles`` profiles at once."""
     return math.sqrt(math.log(2 * profiles / _FAILURE) / (2 * sampled))
 
 
@@ -189,12 +189,12 @@ def rank_averages(
     )
     work = _sorted_profiles if len(distance) <= MOST_ROWS else _sketched_profiles
     # Every ε is one task: its models are added in their order, in any thread.
-    with ThreadPoolExecutor(workers or available()) as pool:
+    with ThreadPoolExecutor(workers or available_cores()) as pool:
         return work(sweep, pool)
 
 
 def sketched_ranks(rows: int) -> IntArray:
-    """2,000 ranks: half of them evenly spread, half ever closer towards the most exposed row."""
+    """Return 2,000 ranks: half evenly spread, half concentrated at the most exposed rows."""
     ranks = set(np.round(np.linspace(1, rows, _RANKS // 2)).astype(int).tolist())
     from_the_top = rows + 1 - np.round(np.geomspace(1, rows, 2 * _RANKS)).astype(int)
     for rank in from_the_top.tolist():
@@ -215,13 +215,13 @@ class _Sweep:
     draws: FloatArray
 
     def exposures(
-        self, place: int, models: slice, inner: FloatArray, rows: slice, kind: type = np.float64
+        self, index: int, models: slice, inner: FloatArray, rows: slice, kind: type = np.float64
     ) -> Iterator[NDArray[Any]]:
-        """∣loss∣ of ``rows`` at the place-th ε, model after model; each overwrites the last.
+        """Yield ∣loss∣ of ``rows`` at the ε of ``index``, by model; each overwrites the last.
 
         ``kind`` is the precision of what follows the excess.
         """
-        scale = 1 / float(self.resolutions[place])
+        scale = 1 / float(self.resolutions[index])
         squares = (scale * self.distance[rows]) ** 2
         excess = np.empty_like(squares)
         loss: NDArray[Any] = np.empty(len(squares), kind)
@@ -234,10 +234,10 @@ class _Sweep:
             self.noise.loss_in_place(float(norm), loss, scratch)
             yield np.abs(loss, out=loss)
 
-    def largest(self, place: int) -> float:
-        """A bound on every exposure: that of the farthest row, right behind the largest noise."""
+    def largest(self, index: int) -> float:
+        """Return a bound on every exposure: the farthest row, opposite to the largest noise."""
         norm = float(np.max(np.linalg.norm(self.draws, axis=1)))
-        apart = float(np.max(self.distance)) / float(self.resolutions[place])
+        apart = float(np.max(self.distance)) / float(self.resolutions[index])
         behind = np.array([apart * (apart + 2 * norm)])
         self.noise.loss_in_place(norm, behind, np.empty(1))
         return max(float(behind[0]) * (1 + 1e-9), 1e-200)
@@ -264,7 +264,7 @@ class _Moments:
         assert self._first is not None
         shift = self._sum / self._count
         variance = np.maximum(self._squares / self._count - shift * shift, 0.0)
-        # One model says nothing of the spread.
+        # One model does not determine the spread.
         error = np.sqrt(variance / (self._count - 1)) if self._count > 1 else variance + np.inf
         return self._first + shift, error
 
@@ -284,21 +284,21 @@ def _sorted_profiles(sweep: _Sweep, pool: Executor) -> RankedProfiles:
     everything = slice(0, len(sweep.distance))
     moments = [_Moments(everything.stop) for _ in sweep.resolutions]
     kinds = [
-        np.float32 if _SINGLE[0] < sweep.largest(place) < _SINGLE[1] else np.float64
-        for place in range(len(moments))
+        np.float32 if _SINGLE[0] < sweep.largest(index) < _SINGLE[1] else np.float64
+        for index in range(len(moments))
     ]
     for models in _slices(len(sweep.draws), max(_BATCH, _BLOCK_PRODUCTS // everything.stop)):
         inner = sweep.shifts.inners(sweep.draws[models], everything)
 
-        def average(place: int, models: slice = models, inner: FloatArray = inner) -> None:
-            exposures = sweep.exposures(place, models, inner, everything, kinds[place])
-            batch = np.empty((_BATCH, everything.stop), kinds[place])
+        def average(index: int, models: slice = models, inner: FloatArray = inner) -> None:
+            exposures = sweep.exposures(index, models, inner, everything, kinds[index])
+            batch = np.empty((_BATCH, everything.stop), kinds[index])
             for some in _slices(len(inner), _BATCH):
                 part = batch[: some.stop - some.start]
                 for row in part:
                     row[:] = next(exposures)
                     row.sort()
-                moments[place].add(part)
+                moments[index].add(part)
 
         list(pool.map(average, range(len(moments))))
     return _collected(moments, np.arange(1, everything.stop + 1), _SORTED_ERROR)
@@ -309,21 +309,21 @@ def _sketched_profiles(sweep: _Sweep, pool: Executor) -> RankedProfiles:
     rows = len(sweep.distance)
     ranks = sketched_ranks(rows)
     moments = [_Moments(len(ranks)) for _ in sweep.resolutions]
-    tops = [sweep.largest(place) for place in range(len(moments))]
+    tops = [sweep.largest(index) for index in range(len(moments))]
     for models in _slices(len(sweep.draws), _SKETCHED_MODELS):
         sketches = [[Histogram(top) for _ in sweep.draws[models]] for top in tops]
         for block in _slices(rows, _SKETCHED_ROWS):
             inner = sweep.shifts.inners(sweep.draws[models], block)
 
             def count(
-                place: int,
+                index: int,
                 models: slice = models,
                 block: slice = block,
                 inner: FloatArray = inner,
                 sketches: list[list[Histogram]] = sketches,
             ) -> None:
-                exposures = sweep.exposures(place, models, inner, block)
-                for sketch, exposure in zip(sketches[place], exposures, strict=True):
+                exposures = sweep.exposures(index, models, inner, block)
+                for sketch, exposure in zip(sketches[index], exposures, strict=True):
                     sketch.add(exposure)
 
             list(pool.map(count, range(len(moments))))

@@ -1,4 +1,4 @@
-"""Which ε, and why: the verdict on a set of rows.
+"""The verdict on a set of rows: the recommended ε and the reasons.
 
 The rule
 --------
@@ -42,7 +42,7 @@ _REAL, _LITTLE = 2.0, 0.05
 
 
 class Verdict(Enum):
-    """What the answer amounts to."""
+    """The kinds of recommendation."""
 
     ENOUGH = "enough"
     MOST = "most"
@@ -80,30 +80,30 @@ class Recommendation:
 def search(trials: Trials, ceiling: float, share: float, epsilons: tuple[float, ...]) -> Utility:
     """Try the values of ε that the verdict needs, and return their scores.
 
-    ``epsilons``  what to try beside the ceiling; none: a grid, and values between its points where
-                  the first that is enough lies.
+    ``epsilons``  the values to try in addition to the ceiling; none: a grid, refined around the
+                  first value that is enough.
     """
     wanted = sorted({*(epsilons or GRID), *([ceiling] if ceiling > 0 else [])}, reverse=True)
     trials.score(*wanted)
-    found = trials.utility()
-    if epsilons or not _is_real(found.leading.best_gain, found.leading.best_error):
-        return found
+    utility = trials.utility()
+    if epsilons or not _is_real(utility.leading.best_gain, utility.leading.best_error):
+        return utility
     for epsilon in _BEYOND:
-        if _first_enough(found, share) is not None:
+        if _first_enough(utility, share) is not None:
             break
         trials.score(epsilon)
-        found = trials.utility()
+        utility = trials.utility()
     for _ in range(_HALVINGS):
-        place = _first_enough(found, share)
-        if place is None or place == 0:
+        index = _first_enough(utility, share)
+        if index is None or index == 0:
             break
-        below, above = found.epsilons[place - 1 : place + 1].tolist()
-        middle = float(significant(math.sqrt(below * above), 2))
-        if not below < middle < above:
+        below, above = utility.epsilons[index - 1 : index + 1].tolist()
+        between = float(significant(math.sqrt(below * above), 2))
+        if not below < between < above:
             break
-        trials.score(middle)
-        found = trials.utility()
-    return found
+        trials.score(between)
+        utility = trials.utility()
+    return utility
 
 
 def _is_real(gain: float, error: float) -> bool:
@@ -111,7 +111,7 @@ def _is_real(gain: float, error: float) -> bool:
 
 
 def _first_enough(utility: Utility, share: float) -> int | None:
-    """Return the place of the smallest ε that is enough, with every larger one."""
+    """Return the index of the smallest ε that is enough, with every larger one."""
     curve = utility.leading
     allowed = np.maximum(curve.gap_error, (1 - share) * curve.best_gain)
     good = (curve.gap <= allowed) & (curve.gain > _REAL * curve.gain_error)
@@ -133,15 +133,15 @@ def decide(
         return Recommendation(
             verdict=Verdict.USELESS, epsilon=None, ceiling=ceiling, required_share=share
         )
-    place = _first_enough(utility, share)
-    enough = None if place is None else float(utility.epsilons[place])
-    if place is not None and enough is not None and enough <= ceiling:
+    index = _first_enough(utility, share)
+    enough = None if index is None else float(utility.epsilons[index])
+    if index is not None and enough is not None and enough <= ceiling:
         return Recommendation(
             verdict=Verdict.ENOUGH,
             epsilon=enough,
             ceiling=ceiling,
             enough=enough,
-            share=float(curve.share[place]),
+            share=float(curve.share[index]),
             required_share=share,
         )
     top = int(np.searchsorted(utility.epsilons, ceiling))
@@ -185,8 +185,8 @@ def _first_better(utility: Utility) -> float | None:
     """Return the smallest ε from which on all that were tried beat the base rate."""
     good = _are_better(utility.leading)
     missing = np.flatnonzero(~good)
-    place = int(missing[-1]) + 1 if len(missing) else 0
-    return float(utility.epsilons[place]) if place < len(good) else None
+    index = int(missing[-1]) + 1 if len(missing) else 0
+    return float(utility.epsilons[index]) if index < len(good) else None
 
 
 def _rows_needed(plan: Plan, ceiling: float, epsilon: float) -> int:
@@ -200,8 +200,8 @@ def _columns_needed(plan: Plan, ceiling: float, epsilon: float) -> int | None:
     The length of Gaussian noise grows like the square root of their number. None below 1, and for
     another noise.
     """
-    how = plan(ceiling)
-    if how.delta is None:
+    mechanism = plan(ceiling)
+    if mechanism.delta is None:
         return None
-    ratio = plan(epsilon).forecast.noise_ratio / how.forecast.noise_ratio
-    return math.floor(how.dimension * ratio**2) or None
+    ratio = plan(epsilon).forecast.noise_ratio / mechanism.forecast.noise_ratio
+    return math.floor(mechanism.dimension * ratio**2) or None

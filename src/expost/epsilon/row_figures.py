@@ -1,4 +1,4 @@
-"""What sampled models say of every row, with limits that err towards exposed.
+"""Figures of every row from sampled models, with limits that err towards exposed.
 
 Conventions
 -----------
@@ -62,13 +62,19 @@ _HUGE = 1e100
 class EstimatedLosses(Displayed):
     """Losses of n rows in m models, estimated.
 
-    ``loss``        (m, n) ℓ̂.
-    ``noise``       (m, n) the standard deviation of the error of each; 0 where it is exact, ∞ where
-                    the loss is not resolved: it is then at least as large as ``loss``, in its sign.
-    ``correction``  (m, n) what of ``loss`` was added to mend a bias; what is left of the bias is
-                    taken to be as large.
-    ``shared``      (n,) the standard deviation of the mean of the errors over the models: what more
-                    models do not average away.
+    Parameters
+    ----------
+    loss
+        (m, n) ℓ̂.
+    noise
+        (m, n) the standard deviation of the error of each; 0 where it is exact, ∞ where the loss is
+        not resolved: it is then at least as large as ``loss``, in its sign.
+    correction
+        (m, n) the part of ``loss`` that corrects a bias; the remaining bias is assumed to be as
+        large.
+    shared
+        (n,) the standard deviation of the mean of the errors over the models: what more models do
+        not average away.
     """
 
     loss: FloatArray
@@ -98,12 +104,12 @@ class EstimatedLosses(Displayed):
 
     @classmethod
     def exact(cls, loss: FloatArray) -> "EstimatedLosses":
-        """Losses (m, n) without an error; an infinite one is a model that proves the row."""
+        """Return losses (m, n) without error; an infinite loss proves the presence of the row."""
         nothing = np.broadcast_to(0.0, loss.shape)
         return cls(loss=loss, noise=nothing, correction=nothing, shared=np.zeros(loss.shape[1:]))
 
     def columns(self, rows: slice) -> "EstimatedLosses":
-        """Those of some rows."""
+        """Return the losses of some rows."""
         return EstimatedLosses(
             loss=self.loss[:, rows],
             noise=self.noise[:, rows],
@@ -114,7 +120,7 @@ class EstimatedLosses(Displayed):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowFigures:
-    """What the models drawn at one ε say of each row; each (n,).
+    """Figures of each row from the models drawn at one ε; each (n,).
 
     ``expected_loss``       E[ℓ].
     ``exposure``            E∣ℓ∣, which noise makes larger; ``exposure_error`` its standard error, ∞
@@ -135,7 +141,7 @@ class RowFigures:
 
 
 def row_figures(losses: EstimatedLosses, limit: PosteriorLimit) -> RowFigures:
-    """Every row's figures, in blocks of rows that leave no trace in the result."""
+    """Return every row's figures; computed in blocks, which do not change the result."""
     models, rows = losses.loss.shape
     parts = [_figures(losses.columns(block), limit) for block in row_blocks(rows, columns=models)]
     names = RowFigures.__dataclass_fields__
@@ -155,7 +161,7 @@ def _figures(losses: EstimatedLosses, limit: PosteriorLimit) -> RowFigures:
         exposure_error=np.where(unresolved, np.inf, error),
         one_sidedness=figure,
         one_sidedness_low=low,
-        # Beyond what is resolved a loss may be as large as it likes, and as one-sided.
+        # An unresolved loss may be arbitrarily large and one-sided.
         one_sidedness_high=np.where(unresolved, 1.0, high),
         posterior_high=limit.posterior(_quantile_loss(losses, limit.quantile)),
     )
@@ -164,7 +170,7 @@ def _figures(losses: EstimatedLosses, limit: PosteriorLimit) -> RowFigures:
 def _one_sidedness(
     losses: EstimatedLosses, signed: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """E[ℓ]/E∣ℓ∣, its lower and its upper limit; see the module for what noise does to each.
+    """Return E[ℓ]/E∣ℓ∣, its lower and its upper limit; see the module for the effect of noise.
 
     ``signed``  (m, n) terms whose mean is E[ℓ].
     """
@@ -200,7 +206,7 @@ def _one_sidedness(
 
 
 def _inflation(size: FloatArray, noise: FloatArray) -> FloatArray:
-    """Terms whose mean is at least E∣ℓ̂∣ − E∣ℓ∣: h_w(ℓ̂) with w = √3·noise."""
+    """Return terms whose mean is at least E∣ℓ̂∣ − E∣ℓ∣: h_w(ℓ̂) with w = √3·noise."""
     noisy = (noise > 0) & (noise < np.inf)
     width = math.sqrt(3) * np.where(noisy, noise, 1.0)
     score = size / width
@@ -209,15 +215,15 @@ def _inflation(size: FloatArray, noise: FloatArray) -> FloatArray:
 
 
 def _of_expected_loss(loss: FloatArray, noise: FloatArray) -> FloatArray:
-    """(m, n) terms whose mean is E[ℓ]: ℓ itself, or ℓ − 1 + e^(−ℓ) where that varies less."""
+    """Return (m, n) terms of mean E[ℓ]: ℓ itself, or ℓ − 1 + e^(−ℓ) where that varies less."""
     small = (np.mean(np.abs(loss), axis=0) <= _SMALL) & ~np.any(noise, axis=0)
     if not np.any(small):
         return loss
     terms = loss.copy()
     tilt = np.expm1(-loss[:, small])
     away = np.abs(np.mean(tilt, axis=0))
-    believed = away <= _DENIED * np.sqrt(_variance(tilt) / len(tilt))
-    terms[:, small] += np.where(believed, tilt, 0.0)
+    consistent = away <= _DENIED * np.sqrt(_variance(tilt) / len(tilt))
+    terms[:, small] += np.where(consistent, tilt, 0.0)
     return terms
 
 
@@ -245,11 +251,11 @@ def _quantile_loss(losses: EstimatedLosses, level: float) -> FloatArray:
 
 
 def _variance(values: FloatArray) -> FloatArray:
-    """Over the models, (n,)."""
+    """Return the variance over the models, (n,)."""
     result: FloatArray = np.var(values, axis=0, ddof=1)
     return result
 
 
 def _score(models: int) -> float:
-    """Student's quantile of a one-sided limit."""
+    """Return Student's quantile of a one-sided limit."""
     return float(stdtrit(models - 1, CONFIDENCE))

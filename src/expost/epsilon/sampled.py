@@ -5,8 +5,8 @@ mechanism and dimension: a row leaves its first plateau where that passes ``tole
 its second regime from 1 − τ on. Every answer is an ε at which models were drawn: a crossing between
 two values is closed in on by halving, never interpolated, and the end that is safe is returned.
 
-All ε share their random numbers, so that curves over ε do not jump about, and what is found does
-not depend on the order of the questions.
+All ε share their random numbers, so that curves over ε are smooth, and results do not depend on the
+order of the calls.
 """
 
 import math
@@ -29,9 +29,9 @@ from expost.types import FloatArray, IntArray
 __all__ = ["DEFAULT_EPSILONS", "EstimatedLosses", "SampledMechanism", "SampledSweep", "Sweep"]
 
 DEFAULT_EPSILONS = np.geomspace(1e-2, 1e3, 13)
-# Fewer models make no limit.
+# Fewer models do not suffice for a limit.
 LEAST_MODELS = 20
-# Where the posterior is passed at all ε that were asked for, it is looked for down to here.
+# If the posterior exceeds the limit at all ε of the grid, smaller ε are tried down to here.
 _SMALLEST = 1e-6
 # Losses held at a time (256 MiB).
 _MOST_LOSSES = 2**25
@@ -39,7 +39,7 @@ _MOST_LOSSES = 2**25
 
 @runtime_checkable
 class SampledMechanism(Protocol):
-    """A mechanism on fixed data D that can draw models, and say all rows' losses in each.
+    """A mechanism on fixed data D that can draw models, and return all rows' losses in each.
 
     The law they share: with θ drawn by :meth:`sample`, E[exp(−loss)] ≤ 1, with equality where D can
     produce whatever D without the row can. A result depends on the arguments alone.
@@ -47,19 +47,19 @@ class SampledMechanism(Protocol):
 
     @property
     def rows(self) -> int:
-        """n, the rows whose losses it says."""
+        """The number n of rows whose losses it returns."""
 
     @property
     def description(self) -> str:
-        """What would be released, in one line without a row's values."""
+        """The release in one line, without values of rows."""
 
     def sample(self, epsilon: float, size: int, rng: np.random.Generator) -> FloatArray:
-        """``size`` models θ ~ p(· ∣ D), one a row."""
+        """Return ``size`` models θ ~ p(· ∣ D), one per row."""
 
     def losses(
         self, epsilon: float, models: FloatArray, seed: np.random.SeedSequence
     ) -> FloatArray | EstimatedLosses:
-        """log p(θ ∣ D) − log p(θ ∣ D₋ᵢ), (size, n): exact as an array, or estimated.
+        """Return log p(θ ∣ D) − log p(θ ∣ D₋ᵢ), (size, n): exact as an array, or estimated.
 
         ``seed`` is for what the estimate draws itself; it is the same for every ε.
         """
@@ -85,7 +85,7 @@ class SampledSweep:
 
     Limits are one-sided at 95 % (:mod:`~expost.epsilon.row_figures`). ``low`` is NaN where no row's
     exposure stands out of the noise of its estimate, ``low`` and ``high`` where the grid does not
-    hold them; ``remarks`` say which.
+    hold them; ``remarks`` state which.
     """
 
     mechanism: SampledMechanism
@@ -119,7 +119,7 @@ class SampledSweep:
 
     @property
     def measure(self) -> str:
-        """What is followed."""
+        """The measure of the transition."""
         return (
             "the one-sidedness E[loss]/E|loss| of the losses in sampled models, from 0 to 1, by its"
             f" {CONFIDENCE:.0%} limits"
@@ -132,16 +132,16 @@ class SampledSweep:
 
     @cached_property
     def _low(self) -> _Crossing:
-        found = self._last_within(self._on_plateau)
-        # Where nothing is past it, the grid ends too soon.
+        crossing = self._last_within(self._on_plateau)
+        # If no value is past it, the grid ends too early.
         ended = not any(self._on_plateau(e) is False for e in self.epsilons.tolist())
-        return found._replace(below=math.nan) if ended else found
+        return crossing._replace(below=math.nan) if ended else crossing
 
     @cached_property
     def high(self) -> float:
         """The smallest ε from which on the share of rows is shown to be past 1 − τ."""
         grid = self.epsilons.tolist()
-        missing = [place for place, e in enumerate(grid) if not self._arrived(e)]
+        missing = [index for index, e in enumerate(grid) if not self._arrived(e)]
         if not missing or missing[-1] == len(grid) - 1:
             return math.nan
         below, above = grid[missing[-1]], grid[missing[-1] + 1]
@@ -182,12 +182,12 @@ class SampledSweep:
         return Pair(farthest, median)
 
     @cached_property
-    def typical(self) -> FloatArray:
+    def expected(self) -> FloatArray:
         """(k, n) the mean of ∣ℓ∣ over the models; the noise of an estimate makes it larger."""
         return np.stack([self.figures(e).exposure for e in self.epsilons.tolist()])
 
     @cached_property
-    def typical_error(self) -> FloatArray:
+    def expected_error(self) -> FloatArray:
         """(k, n) its standard error; ∞ where a loss was beyond what the draws resolve."""
         return np.stack([self.figures(e).exposure_error for e in self.epsilons.tolist()])
 
@@ -211,11 +211,11 @@ class SampledSweep:
         elif count := int(np.count_nonzero(np.isnan(self._upper(self.low)))):
             remarks.append(
                 f"At the end of the first plateau {count} of {self.rows} rows have exposures within"
-                " the noise of their estimates: of those nothing is said."
+                " the noise of their estimates: nothing is known about those."
             )
         if math.isnan(self.high):
             remarks.append(
-                "The end of the transition does not lie among the values of ε that were looked at;"
+                "The end of the transition does not lie among the values of ε that were tried;"
                 " widen epsilons."
             )
         if self.ceiling() == 0:
@@ -226,13 +226,13 @@ class SampledSweep:
             )
         if self.ceiling() == self.epsilons[-1]:
             remarks.append(
-                "No posterior passes the limit at any ε that was looked at: the largest of them is"
-                " not the largest there is; widen epsilons."
+                "No posterior exceeds the limit at any ε that was tried, so that a larger ε may"
+                " keep it too; widen epsilons."
             )
         return tuple(remarks)
 
     def ceiling(self) -> float:
-        """The largest ε tried up to which no row's posterior passes the limit, for 95 % certain.
+        """Return the largest ε tried up to which no posterior exceeds the limit, at 95 %.
 
         Below the grid where all of that is past it; 0 if not even 1e-6 keeps it.
         """
@@ -240,9 +240,9 @@ class SampledSweep:
         def within(epsilon: float) -> bool:
             return bool(self._largest_posterior(epsilon) <= self.limit.max_posterior)
 
-        found = self._last_within(within).below
-        if not math.isnan(found):
-            return found
+        last = self._last_within(within).below
+        if not math.isnan(last):
+            return last
         above = float(self.epsilons[0])
         while above > _SMALLEST:
             below = max(above / 10, _SMALLEST)
@@ -260,14 +260,14 @@ class SampledSweep:
         return {"critical_epsilon": self.critical}
 
     def figures(self, epsilon: float) -> RowFigures:
-        """Every row's figures at any ε."""
+        """Return every row's figures at any ε."""
         return self._pass(epsilon)[0]
 
     def _upper(self, epsilon: float) -> FloatArray:
         return self.figures(epsilon).one_sidedness_high
 
     def _on_plateau(self, epsilon: float) -> bool | None:
-        """Whether every row that stands out of the noise is within τ; None if no row does."""
+        """Return whether every row above the noise is within τ; None if no row is above it."""
         upper = self._upper(epsilon)
         if np.any(upper > self.tolerance):
             return False
@@ -281,16 +281,16 @@ class SampledSweep:
         return float(np.max(self._pass(epsilon)[0].posterior_high))
 
     def _last_within(self, within: Callable[[float], bool | None]) -> _Crossing:
-        """The last ε that is within, before the first that is not; NaN if there is none."""
+        """Return the last ε that is within, before the first that is not; NaN if none is."""
         grid = self.epsilons.tolist()
         verdicts = [within(epsilon) for epsilon in grid]
         end = verdicts.index(False) if False in verdicts else len(grid)
-        places = [place for place in range(end) if verdicts[place]]
-        if not places:
+        indices = [index for index in range(end) if verdicts[index]]
+        if not indices:
             return _Crossing(math.nan)
-        if places[-1] == len(grid) - 1:
+        if indices[-1] == len(grid) - 1:
             return _Crossing(grid[-1])
-        return self._closed_in(within, grid[places[-1]], grid[places[-1] + 1])
+        return self._closed_in(within, grid[indices[-1]], grid[indices[-1] + 1])
 
     def _closed_in(
         self, within: Callable[[float], bool | None], below: float, above: float
@@ -298,9 +298,9 @@ class SampledSweep:
         """Halve the step from ``below``, which is within, to ``above``, which is not."""
         tried = []
         for _ in range(self.halvings):
-            middle = math.sqrt(below * above)
-            tried.append(middle)
-            below, above = (middle, above) if within(middle) else (below, middle)
+            between = math.sqrt(below * above)
+            tried.append(between)
+            below, above = (between, above) if within(between) else (below, between)
         return _Crossing(below, above, tuple(tried))
 
     def _no_low(self) -> str:
@@ -312,12 +312,12 @@ class SampledSweep:
             )
         side = "below" if verdicts[0] is False else "above"
         return (
-            f"The end of the first plateau lies {side} the values of ε that were looked at;"
+            f"The end of the first plateau lies {side} the values of ε that were tried;"
             " widen epsilons."
         )
 
     def _pass(self, epsilon: float) -> tuple[RowFigures, RankedProfiles]:
-        """Draw the models of one ε, once, and keep what they say of the rows."""
+        """Draw the models of one ε, once, and keep the rows' figures."""
         if epsilon not in self._passes:
             losses = self._losses(epsilon)
             self._passes[epsilon] = row_figures(losses, self.limit), _ranked(losses)
@@ -326,11 +326,11 @@ class SampledSweep:
     def _losses(self, epsilon: float) -> EstimatedLosses:
         rng = np.random.default_rng(child(self.seed, 0))
         models = self.mechanism.sample(epsilon, self.models, rng)
-        found = self.mechanism.losses(epsilon, models, child(self.seed, 1))
+        drawn = self.mechanism.losses(epsilon, models, child(self.seed, 1))
         losses = (
-            found
-            if isinstance(found, EstimatedLosses)
-            else EstimatedLosses.exact(np.asarray(found, dtype=np.float64))
+            drawn
+            if isinstance(drawn, EstimatedLosses)
+            else EstimatedLosses.exact(np.asarray(drawn, dtype=np.float64))
         )
         if losses.loss.shape != (self.models, self.rows):
             raise InvalidInput(
@@ -345,7 +345,7 @@ Sweep = LawSweep | SampledSweep
 
 
 def _ranked(losses: EstimatedLosses) -> RankedProfiles:
-    """The mean over models of the sorted exposures, (1, r)."""
+    """Return the mean over models of the sorted exposures, (1, r)."""
     rows = losses.loss.shape[1]
     ranks: IntArray = np.arange(1, rows + 1) if rows <= MOST_ROWS else sketched_ranks(rows)
     profiles = np.sort(np.abs(losses.loss), axis=1)[:, ranks - 1]
@@ -360,7 +360,7 @@ def _ranked(losses: EstimatedLosses) -> RankedProfiles:
 
 
 def _relative_noise(losses: EstimatedLosses) -> float:
-    """The noise of an exposure over its size, root mean squares; rounding if losses are exact."""
+    """Return the relative noise of an exposure (root mean squares); rounding if exact."""
     if not np.any(losses.noise):
         return ROUNDOFF
     size = math.sqrt(float(np.mean(np.clip(losses.loss, -1e100, 1e100) ** 2)))

@@ -1,4 +1,4 @@
-"""The losses of all rows over ε, before any model is released: what :func:`choose_epsilon` follows.
+"""The losses of all rows over ε, before any model is released, for :func:`choose_epsilon`.
 
 A sweep answers from the exact law of a row's loss where there is one (:class:`LawSweep`). Its
 separations are those of the certified *upper* end of each distance wherever a figure is a bound
@@ -8,8 +8,8 @@ changes its regime, for certain. Under objective perturbation the law is an appr
 
 Order statistics of the distances are exact for rows in memory. Those of rows that are read in
 blocks are counted, and rounded to the safe side: the transition ends no sooner, and rows leave
-their plateau no later, than is reported. What depends on the farthest row alone (``low``, the ε of
-a belief) is exact for both.
+their plateau no later, than is reported. Figures of the farthest row alone (``low``, the ceiling)
+are exact for both.
 """
 
 import math
@@ -49,10 +49,10 @@ _LARGEST_END = 1e10
 _BELOW, _ABOVE = 100.0, 10.0
 # Order statistics are rounded by a bucket of the histogram, 2⁻⁹.
 _COUNTED = (
-    "The rows were read in blocks: where the transition ends, when a share of the rows leaves its"
-    " plateau, and what is said of a middle row come from a sketch of the rows' distances, right to"
-    " 0.2 % of a distance and otherwise on the safe side; what is said of the most exposed row is"
-    " as exact as in memory."
+    "The rows were read in blocks: the end of the transition, the ε at which a share of the rows"
+    " leaves its plateau, and figures of the median row come from a sketch of the rows' distances,"
+    " accurate to 0.2 % of a distance and rounded to the safe side. Figures of the most exposed row"
+    " are as exact as in memory."
 )
 
 
@@ -218,7 +218,7 @@ class LawSweep:
 
     @property
     def measure(self) -> str:
-        """What is followed from the first plateau to the second regime."""
+        """The measure of the transition from the first plateau to the second regime."""
         return self.transition.measure
 
     @cached_property
@@ -237,8 +237,8 @@ class LawSweep:
         """Return at most the critical ε at these ranks, 1 for the row that leaves first."""
         return self.mechanism.epsilon_at(self.transition.leaves, self.distances.far(ranks))
 
-    def typical_at(self, ranks: IntArray) -> FloatArray:
-        """Return (k, r) the typical exposures at these ranks, 1 for the largest.
+    def expected_at(self, ranks: IntArray) -> FloatArray:
+        """Return (k, r) the expected exposures at these ranks, 1 for the largest.
 
         They grow with the distance, at most like its square: they are right to twice the relative
         error of the distances.
@@ -249,7 +249,7 @@ class LawSweep:
 
     @property
     def farthest(self) -> float:
-        """A distance that no row passes, for certain."""
+        """A certified bound on every distance."""
         return self.distances.farthest if self.most is None else self.most
 
     @cached_property
@@ -309,7 +309,7 @@ class LawSweep:
         """The rank-averaged profile over sampled models."""
         noise = self.mechanism.unit_noise
         draws = noise.sample(self.models, np.random.default_rng(self.seed))
-        # Not by `spawn`, which counts: the same rows are drawn however often this is asked.
+        # Not by `spawn`, which counts: the same rows are drawn at every call.
         rows = self.ranked_rows(child(self.seed, 0))
         return rows.averages(noise, self.resolutions, draws, workers=self.workers)
 
@@ -321,7 +321,7 @@ class LawSweep:
         return self.row_columns()["critical_epsilon"]
 
     @cached_property
-    def typical(self) -> FloatArray:
+    def expected(self) -> FloatArray:
         """(k, n) E∣ℓ∣ by quadrature of the exact law (LeBlond 4.4)."""
         distance, _ = self._held()
         return expected_exposures(self.mechanism.loss_law, distance, 1 / self.resolutions)

@@ -1,17 +1,17 @@
-"""How useful a released model is, on rows it has not seen, over ε.
+"""The utility of a released model on held-out rows, over ε.
 
 Each fold is held out once. Models of the other rows are drawn at each ε, with the noise and the Λ
 of a release of all n rows, and scored on the rows that were held out. All ε share their draws
-(:mod:`expost.epsilon.ranked` says why).
+(:mod:`expost.epsilon.ranked` explains why).
 
 The average over the training rows stands for the average over all n rows. It is of fewer rows, so
 that the scores are a little too low (docs/utility.md). So are those of large tables, of which
 50,000 rows are used, with the noise of all rows.
 
-Beside them stand two models without noise: the base rate, which knows the labels alone, and the
-best reachable model, whose Λ is tuned on folds of the training rows (nested folds), so that what
-is held out has no part in it. A margin that is given is that of all models; an automatic one is
-that of each ε, and none without noise.
+They are compared with two models without noise: the base rate, which depends on the labels alone,
+and the best reachable model, whose Λ is tuned on folds of the training rows (nested folds), so that
+held-out rows are not used. A given margin applies to all models; an automatic one is that of each
+ε, and none without noise.
 
 The gain of a model is how much better it is than the base rate. Gains and their differences are
 taken fold by fold, and standard errors are those over the folds.
@@ -141,7 +141,7 @@ class Trials:
     ``objective``  its rows, and the loss of the best reachable model; its penalty is not used.
     ``plan``       how a model of all rows would be released at each ε, with the loss of that ε.
     ``measure``    the leading measure; None: the first that applies.
-    ``progress``   hears of the rows that models were trained on.
+    ``progress``   is notified of the rows that models were trained on.
     """
 
     objective: Objective
@@ -189,15 +189,15 @@ class Trials:
     def _ends(self) -> dict[str, FloatArray]:
         """By measure (2, folds): the scores of the base rate and of the best reachable model."""
         loss, scorers = self.objective.loss, _scorers(self.objective.loss)
-        found: dict[str, list[tuple[float, float]]] = {name: [] for name in scorers}
+        scores: dict[str, list[tuple[float, float]]] = {name: [] for name in scorers}
         for number, part in enumerate(self._parts):
             X, y = part.scored.X, part.scored.y
             best = self._tuned(self.rows.inner(number, _INNER_FOLDS, _INNER_ROWS))
             theta = _fit(part.train, loss, best / part.train.count)
             reached = _predictors(X, theta[None, :], loss)
             for name, score in scorers.items():
-                found[name].append((float(score(part.known, y)[0]), float(score(reached, y)[0])))
-        return {name: np.array(ends).T for name, ends in found.items()}
+                scores[name].append((float(score(part.known, y)[0]), float(score(reached, y)[0])))
+        return {name: np.array(ends).T for name, ends in scores.items()}
 
     def _tuned(self, rows: HeldOutRows) -> float:
         """Return the penalty λ whose models score best on the folds of ``rows``."""
@@ -206,10 +206,10 @@ class Trials:
         for fold in range(rows.count):
             train, scored = rows.split(fold)
             theta = None
-            for place, penalty in enumerate(_PENALTIES):
+            for index, penalty in enumerate(_PENALTIES):
                 theta = _fit(train, loss, penalty / train.count, theta)
                 value = float(score(_predictors(scored.X, theta[None, :], loss), scored.y)[0])
-                totals[place] += _better(name) * value
+                totals[index] += _better(name) * value
         return float(_PENALTIES[np.argmax(totals)])
 
     def score(self, *epsilons: float) -> None:
@@ -220,22 +220,22 @@ class Trials:
             self._score(epsilon)
 
     def _score(self, epsilon: float) -> None:
-        how = self.plan(epsilon)
-        loss, scorers = how.loss, _scorers(self.objective.loss)
-        found: dict[str, list[FloatArray]] = {name: [] for name in scorers}
+        mechanism = self.plan(epsilon)
+        loss, scorers = mechanism.loss, _scorers(self.objective.loss)
+        scores: dict[str, list[FloatArray]] = {name: [] for name in scorers}
         for number, part in enumerate(self._parts):
-            penalty = np.full(how.dimension, how.total_regularization)
+            penalty = np.full(mechanism.dimension, mechanism.total_regularization)
             training = Objective(rows=part.train, loss=loss, penalty=penalty)
             # The minimiser of the last ε is near that of this one.
             start = self._bases.get(number)
             near = minimise(training, tolerance=_NEAR, start=start, curved=True)
             self._bases[number] = near.theta
-            models = how.sampler(training, near).perturbed(epsilon, part.draws, _FIT)
+            models = mechanism.sampler(training, near).perturbed(epsilon, part.draws, _FIT)
             scored = _scored(part.scored.X, part.scored.y, models, loss, scorers)
             for name, values in scored.items():
-                found[name].append(values)
+                scores[name].append(values)
             self.progress.advance(part.train.count)
-        self._scores[epsilon] = {name: np.stack(values) for name, values in found.items()}
+        self._scores[epsilon] = {name: np.stack(values) for name, values in scores.items()}
 
     def utility(self) -> Utility:
         """Return the scores of every ε that was tried."""
@@ -291,14 +291,14 @@ def _scored(
     X: FloatArray, y: FloatArray, models: FloatArray, loss: Loss, scorers: dict[str, Scorer]
 ) -> dict[str, FloatArray]:
     """Return (m,) of each measure."""
-    found = {name: np.empty(len(models)) for name in scorers}
+    scores = {name: np.empty(len(models)) for name in scorers}
     step = max(1, _BLOCK_SCORES // (len(y) * loss.outputs))
     for start in range(0, len(models), step):
         some = slice(start, start + step)
         z = _predictors(X, models[some], loss)
         for name, score in scorers.items():
-            found[name][some] = score(z, y)
-    return found
+            scores[name][some] = score(z, y)
+    return scores
 
 
 def _scorers(loss: Loss) -> dict[str, Scorer]:
@@ -326,10 +326,10 @@ def _log_loss(loss: Loss, z: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def _auc(margins: FloatArray, y: FloatArray) -> FloatArray:
-    """P(a positive row scores above a negative one), ties half."""
+    """Return P(a positive row scores above a negative one), ties half."""
     upper, lower = np.sort(margins[:, y > 0], axis=1), np.sort(margins[:, y < 0], axis=1)
     if upper.shape[1] > lower.shape[1]:
-        # The same of the mirrored scores: the fewer rows are looked up among the more.
+        # The same for mirrored scores: the smaller class is searched in the larger one.
         upper, lower = -lower[:, ::-1], -upper[:, ::-1]
     below = [
         float(np.sum(np.searchsorted(many, few, "left") + np.searchsorted(many, few, "right")))
@@ -339,7 +339,7 @@ def _auc(margins: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def _r2(margins: FloatArray, y: FloatArray) -> FloatArray:
-    """1 − Σ(y − z)²/Σ(y − mean)²."""
+    """Return 1 − Σ(y − z)²/Σ(y − mean)²."""
     spread = float(np.sum((y - np.mean(y)) ** 2))
     if not spread > 0:
         raise InvalidInput(

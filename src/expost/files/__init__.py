@@ -1,1 +1,1 @@
-"""Files that are whole or absent: atomic writes, folders by descriptor, parts, digests."""
+"""Files that are complete or absent: atomic writes, folders by descriptor, parts, digests."""

@@ -1,8 +1,8 @@
-"""Files that are whole or absent, and JSON that is read strictly.
+"""Files that are complete or absent, and JSON that is read strictly.
 
 A file is written under a temporary name in its own folder, flushed to the disk and renamed, so
-that a crash leaves the old file or the new one, never half of either. A file that is not
-public is readable by its owner alone.
+that a crash leaves the old file or the new one, never a part. Only its owner can read a file that
+is not public.
 """
 
 import hashlib
@@ -27,27 +27,27 @@ from expost.types import Audience
 
 __all__ = [
     "BROKEN_NPZ",
-    "Desk",
+    "FileList",
     "adopt",
     "drafts",
+    "is_draft",
     "is_same_file",
     "listed_by",
-    "once",
     "read_json",
-    "settle",
+    "sync_folder",
     "write_bytes",
     "write_json",
     "write_with",
 ]
 
-# What NumPy and zipfile raise, beside OSError, for an npz file that is damaged or is none.
+# The errors of NumPy and zipfile, besides OSError, for a file that is not a complete npz file.
 BROKEN_NPZ = (
     ArithmeticError,
     AttributeError,
     EOFError,
     LookupError,
     MemoryError,
-    RuntimeError,  # encrypted, or compressed in a way that is not supported
+    RuntimeError,  # encrypted, or an unsupported compression
     TypeError,
     ValueError,
     struct.error,
@@ -55,17 +55,17 @@ BROKEN_NPZ = (
     zlib.error,
 )
 
-# How the temporary names end.
+# The suffix of the temporary names.
 _DRAFT = ".part"
-# Names of up to 255 bytes are common to file systems; a draft's has 15 more.
+# File systems commonly allow names of 255 bytes; the name of a draft is 15 longer.
 _LONGEST = 240
 
 
-class Desk(Protocol):
-    """Who keeps the list of an output folder's files (:mod:`expost.jobs.workspace`)."""
+class FileList(Protocol):
+    """The list of the files of an output folder (:mod:`expost.jobs.workspace`)."""
 
     def holds(self, folder: Directory, name: str) -> bool:
-        """Whether it lists a file of this name in this folder."""
+        """Return whether the list covers a file of this name in this folder."""
 
     def drafts(self) -> AbstractContextManager[Directory]:
         """Open the folder in which files are written before they appear."""
@@ -74,18 +74,18 @@ class Desk(Protocol):
         """List a file that is about to appear; raise where that would replace a foreign one."""
 
 
-# The list that this process writes its files into; None without one.
-_DESK: ContextVar[Desk | None] = ContextVar("desk", default=None)
+# The list of the files that this process writes; None without one.
+_FILES: ContextVar[FileList | None] = ContextVar("files", default=None)
 
 
 @contextmanager
-def listed_by(desk: Desk | None) -> Iterator[None]:
-    """Let ``desk``, unless None, list each file of its folder before it appears."""
-    token = _DESK.set(desk)
+def listed_by(files: FileList | None) -> Iterator[None]:
+    """Add each file to the list ``files``, unless None, before it appears."""
+    token = _FILES.set(files)
     try:
         yield
     finally:
-        _DESK.reset(token)
+        _FILES.reset(token)
 
 
 def write_with(
@@ -95,33 +95,33 @@ def write_with(
     *,
     before: Callable[[], object] | None = None,
 ) -> Path:
-    """Let ``write`` fill the file at ``path``: it appears whole, with its final mode, or not.
+    """Write the file at ``path`` by ``write``: it appears complete, with its final mode, or not.
 
-    ``before`` is called when all of it is on the disk, and before it appears under its name; if
-    that fails, the file does not appear. Nothing but a regular file is ever replaced.
+    ``before`` is called when the file is on the disk, before it appears under its name; if that
+    fails, the file does not appear. Only a regular file is ever replaced.
     """
     path = _path(path)
     with parent_of(path) as folder:
         _check_regular(folder, path)
-        desk = _DESK.get()
-        if desk is not None and not desk.holds(folder, path.name):
-            desk = None
-        with nullcontext(folder) if desk is None else desk.drafts() as place:
-            draft, whole = f".{_stem(path.name)}.{secrets.token_hex(4)}{_DRAFT}", False
+        files = _FILES.get()
+        if files is not None and not files.holds(folder, path.name):
+            files = None
+        with nullcontext(folder) if files is None else files.drafts() as draft_folder:
+            draft, complete = f".{_stem(path.name)}.{secrets.token_hex(4)}{_DRAFT}", False
             try:
-                with os.fdopen(place.create(draft), "wb") as file:
+                with os.fdopen(draft_folder.create(draft), "wb") as file:
                     write(file)
                     file.flush()
                     os.fsync(file.fileno())
-                whole = True
-                if desk is not None:
-                    desk.list_file(path.name, place, draft)
-                _appear(place, draft, folder, path.name, audience, before)
+                complete = True
+                if files is not None:
+                    files.list_file(path.name, draft_folder, draft)
+                _appear(draft_folder, draft, folder, path.name, audience, before)
             except BaseException as error:
-                # Interrupted when it may have been entered in a ledger: the run that is resumed
-                # takes this draft, so that nothing is drawn twice.
-                if not whole or desk is None or isinstance(error, Exception):
-                    place.unlink(draft)
+                # After an interrupt the release may be in a ledger already: the resumed run uses
+                # this draft, so that no release is drawn twice.
+                if not complete or files is None or isinstance(error, Exception):
+                    draft_folder.unlink(draft)
                 raise
     return path
 
@@ -139,7 +139,7 @@ def _path(path: Any) -> Path:
 
 
 def _stem(name: str) -> str:
-    """Return what drafts of this name are called by; a long name leaves no room for more."""
+    """Return the first part of the names of drafts; of a long name, its digest."""
     if len(os.fsencode(name)) <= _LONGEST:
         return name
     return hashlib.sha256(os.fsencode(name)).hexdigest()
@@ -154,7 +154,7 @@ def _check_regular(folder: Directory, path: Path) -> None:
 
 
 def _appear(
-    place: Directory,
+    draft_folder: Directory,
     draft: str,
     folder: Directory,
     name: str,
@@ -163,19 +163,26 @@ def _appear(
 ) -> None:
     if before is not None:
         before()
-    place.set_mode(draft, 0o644 if audience is Audience.PUBLIC else 0o600)
-    place.replace(draft, folder, name)
+    draft_folder.set_mode(draft, 0o644 if audience is Audience.PUBLIC else 0o600)
+    draft_folder.replace(draft, folder, name)
 
 
-def drafts(path: Path, place: Path | None = None) -> list[Path]:
-    """Return what is being written as ``path`` in ``place`` (default: its folder), or was when a
-    process was killed."""
-    folder = path.parent if place is None else place
+def drafts(path: Path, folder: Path | None = None) -> list[Path]:
+    """Return the drafts of ``path`` in ``folder`` (default: its own).
+
+    A draft is being written, or was left by a process that was killed.
+    """
+    folder = path.parent if folder is None else folder
     if not folder.is_dir():
         return []
-    # The random part has no dots: drafts of "a.json" are none of "a".
+    # The random part has no dots: a draft of "a.json" is not one of "a".
     draft = re.compile(re.escape(f".{_stem(path.name)}.") + r"[^.]+" + re.escape(_DRAFT))
     return [folder / name for name in sorted(os.listdir(folder)) if draft.fullmatch(name)]
+
+
+def is_draft(name: str) -> bool:
+    """Return whether a file of this name is a draft."""
+    return name.startswith(".") and name.endswith(_DRAFT)
 
 
 def adopt(
@@ -185,21 +192,21 @@ def adopt(
     *,
     before: Callable[[], object] | None = None,
 ) -> None:
-    """Let a whole draft of ``path`` that a killed process left appear.
+    """Rename a complete draft of ``path``, left by a killed process, to ``path``.
 
-    So that what was drawn, and may be entered in a ledger already, is not drawn a second time. Only
-    for the process that alone writes this file. ``before`` as in :func:`write_with`.
+    A release in it may be in a ledger already, and is not drawn a second time. The caller must be
+    the only process that writes this file. ``before`` as in :func:`write_with`.
     """
-    with parent_of(path) as folder, parent_of(draft) as place:
+    with parent_of(path) as folder, parent_of(draft) as draft_folder:
         _check_regular(folder, path)
-        desk = _DESK.get()
-        if desk is not None and desk.holds(folder, path.name):
-            desk.list_file(path.name, place, draft.name)
-        _appear(place, draft.name, folder, path.name, audience, before)
+        files = _FILES.get()
+        if files is not None and files.holds(folder, path.name):
+            files.list_file(path.name, draft_folder, draft.name)
+        _appear(draft_folder, draft.name, folder, path.name, audience, before)
 
 
 def write_bytes(path: str | Path, audience: Audience, content: bytes) -> Path:
-    """Write ``content`` to ``path``, whole or not at all."""
+    """Write ``content`` to ``path``, completely or not at all."""
     return write_with(path, audience, lambda file: file.write(content))
 
 
@@ -210,24 +217,24 @@ def write_json(
     *,
     before: Callable[[], object] | None = None,
 ) -> Path:
-    """Write ``value`` as JSON; NaN and infinities are refused, they are not JSON."""
+    """Write ``value`` as JSON; refuse NaN and infinities, which are not JSON."""
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
     content = (text + "\n").encode()
     return write_with(path, audience, lambda file: file.write(content), before=before)
 
 
-def is_same_file(one: Path, other: Path) -> bool:
-    """Whether both names lead to one file, or to one folder."""
+def is_same_file(first: Path, second: Path) -> bool:
+    """Return whether both paths lead to the same file or folder."""
     try:
-        return os.path.samefile(one, other)
+        return os.path.samefile(first, second)
     except OSError:
         return False
 
 
-def settle(folder: Path) -> None:
-    """Bring renames in ``folder`` to the disk: a power cut must not undo what was seen."""
+def sync_folder(folder: Path) -> None:
+    """Flush renames in ``folder`` to the disk, so that a power cut does not undo them."""
     with Directory.open(folder) as opened:
-        opened.settle()
+        opened.sync()
 
 
 def _refuse_constant(name: str) -> float:
@@ -237,12 +244,12 @@ def _refuse_constant(name: str) -> float:
 def _finite(digits: str) -> float:
     number = float(digits)
     if not abs(number) < math.inf:
-        raise ValueError("a number is past what float64 holds")
+        raise ValueError("a number is too large for float64")
     return number
 
 
-def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of names that differ: readers do not agree which of two holds."""
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; refuse a repeated name, of which readers take different values."""
     content = dict(pairs)
     if len(content) != len(pairs):
         raise ValueError("an object has a name twice")
@@ -254,16 +261,19 @@ def read_json(path: str | Path) -> Any:
     if not isinstance(path, str | os.PathLike):
         raise InvalidInput(f"path={path!r}: must be the path of a file, a string or a Path.")
     path = Path(path)
-    # A pipe would be waited for, and a device has no end.
+    # A pipe would block, and a device has no end.
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise InvalidInput(f"{path}: is not a file; name one that can be read again.")
     try:
         text = path.read_text("utf-8")
         value = json.loads(
-            text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=once
+            text,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            object_pairs_hook=_unique_names,
         )
         if "\\u" in text:
-            # Half of a pair, \ud800, is an escape that JSON has and a text that no file can hold.
+            # A lone surrogate, \ud800, is valid JSON, but no file can hold the string.
             json.dumps(value, ensure_ascii=False).encode()
         return value
     except OSError as error:

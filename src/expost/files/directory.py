@@ -1,11 +1,11 @@
-"""Folders held by descriptor: an entry is created, replaced or removed there, never behind a link.
+"""Folders held by descriptor, whose entries are created, replaced and removed without links.
 
 The names of entries are resolved by the system relative to an open folder (``dir_fd``), and folders
-below it are opened with ``O_NOFOLLOW``: a link that somebody puts there between a check and its use
-changes nothing. On systems without these (Windows) every name is checked to be no link before use.
+below it are opened with ``O_NOFOLLOW``: a link that an attacker creates between a check and its use
+has no effect. On systems without these (Windows) every name is checked not to be a link before use.
 
-Locks are those of open files, which the system releases when a process dies. ``filelock`` takes
-them, on Linux, macOS and Windows. Only its descriptor lock is used: :class:`filelock.FileLock`
+Locks are those of open files, which the system releases when a process dies, by ``filelock`` on
+Linux, macOS and Windows. Only its descriptor lock is used: :class:`filelock.FileLock`
 opens the file by its path, which an attacker may replace by a link to another file, and without
 native locks it falls back to a file whose presence is the lock, which stays when a process is
 killed.
@@ -23,13 +23,13 @@ from expost.errors import InvalidInput
 
 __all__ = ["RUN", "Directory", "can_replace_locked", "is_own", "kind_of", "lock", "parent_of"]
 
-# The folder in which a run keeps its work; no link in it, or to it, is ever followed.
+# The folder of the intermediate files of a run; no link in it, or to it, is ever followed.
 RUN = ".expost-run"
 
 _BY_DESCRIPTOR = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 _NO_LINK: int = getattr(os, "O_NOFOLLOW", 0)
 _FOLDER: int = getattr(os, "O_DIRECTORY", 0)
-# Windows translates line ends unless it is told not to.
+# Windows translates line ends without this flag.
 _BYTES: int = getattr(os, "O_BINARY", 0)
 # Seconds between two attempts to lock; a ledger is held for about 10 milliseconds.
 _PAUSE = 0.005
@@ -45,25 +45,25 @@ def kind_of(status: os.stat_result) -> str:
 
 
 def is_own(status: os.stat_result) -> bool:
-    """Whether an entry belongs to this user, where the system knows users."""
+    """Return whether an entry belongs to this user; True on systems without users."""
     return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
 
 
 class Directory:
-    """An open folder; ``path`` is its name for messages. To be closed, or used in ``with``."""
+    """An open folder, to be closed or used in ``with``; ``path`` is its name for messages."""
 
     def __init__(self, path: Path, handle: int | None) -> None:
         self.path, self._handle = path, handle
 
     @classmethod
     def open(cls, path: Path) -> "Directory":
-        """Open the folder that a person named; links on the way to it are theirs."""
+        """Open a folder that the user named; links in its path are followed."""
         if not _BY_DESCRIPTOR:
             return cls(path, None)
         return cls(path, os.open(path, os.O_RDONLY | _FOLDER))
 
     def folder(self, name: str, *, own: bool = True) -> "Directory":
-        """Open a folder in this one, which is no link and, if ``own``, belongs to this user."""
+        """Open a folder in this one; refuse a link and, if ``own``, one of another user."""
         status = self.status(name)
         if status is not None and not stat.S_ISDIR(status.st_mode):
             raise InvalidInput(
@@ -83,7 +83,7 @@ class Directory:
         return opened
 
     def make(self, name: str) -> bool:
-        """Make a folder that this user alone can look into; False where the name is taken."""
+        """Create a folder that only this user can read; return False if the name exists."""
         try:
             os.mkdir(self._at(name), 0o700, **self._where)
         except FileExistsError:
@@ -95,7 +95,7 @@ class Directory:
         return sorted(os.listdir(self.path if self._handle is None else self._handle))
 
     def status(self, name: str) -> os.stat_result | None:
-        """Return the status of the entry itself, a link being a link; None where there is none."""
+        """Return the status of an entry, of a link its own; None if there is none."""
         try:
             return os.stat(self._at(name), follow_symlinks=False, **self._where)
         except FileNotFoundError:
@@ -103,19 +103,19 @@ class Directory:
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:
                 raise
-            raise InvalidInput(f"{name[:40]}…: the name is too long; take a shorter one.") from None
+            raise InvalidInput(f"{name[:40]}…: the name is too long; use a shorter one.") from None
 
     def create(self, name: str) -> int:
-        """Create a file that was not there, mode 0600, and return its descriptor."""
+        """Create a new file, mode 0600, and return its descriptor."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK | _BYTES
         return os.open(self._at(name), flags, 0o600, **self._where)
 
     def open_file(self, name: str, flags: int) -> int:
-        """Open an entry that is no link, and return its descriptor."""
+        """Open an entry that is not a link, and return its descriptor."""
         return os.open(self._at(name), flags | _NO_LINK | _BYTES, 0o600, **self._where)
 
     def set_mode(self, name: str, mode: int) -> None:
-        """Set the permissions of a file that is no link."""
+        """Set the permissions of a file that is not a link."""
         if self._handle is None:
             os.chmod(self.path / name, mode)
             return
@@ -126,39 +126,39 @@ class Directory:
             os.close(handle)
 
     def replace(self, name: str, target: "Directory", final: str) -> None:
-        """Rename an entry into ``target``; a link there is replaced, and not followed."""
+        """Rename an entry into ``target``; a link there is replaced, not followed."""
         if self._handle is None:
             os.replace(self.path / name, target.path / final)
         else:
             os.replace(name, final, src_dir_fd=self._handle, dst_dir_fd=target._handle)
 
     def unlink(self, name: str) -> None:
-        """Remove an entry that is no folder, if it is there; of a link the link."""
+        """Remove an entry that is not a folder, if it exists; a link is not followed."""
         with suppress(FileNotFoundError):
             os.unlink(self._at(name), **self._where)
 
     def rmdir(self, name: str) -> None:
-        """Remove an empty folder, if it is there."""
+        """Remove an empty folder, if it exists."""
         with suppress(FileNotFoundError):
             os.rmdir(self._at(name), **self._where)
 
     def is_same(self, other: "Directory") -> bool:
-        """Whether both are one folder, by whatever names."""
+        """Return whether both are the same folder, under any names."""
         if self._handle is None or other._handle is None:
             return os.path.samefile(self.path, other.path)
         return os.path.samestat(os.fstat(self._handle), os.fstat(other._handle))
 
     def is_at(self, status: os.stat_result) -> bool:
-        """Whether this is the folder of that status: it may have been removed, and made again."""
+        """Return whether this folder has that status, and was not removed and created again."""
         return self._handle is None or os.path.samestat(os.fstat(self._handle), status)
 
-    def settle(self) -> None:
-        """Bring renames to the disk: a power cut must not undo what was visible."""
+    def sync(self) -> None:
+        """Flush renames to the disk, so that a power cut does not undo them."""
         if self._handle is not None:
             os.fsync(self._handle)
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the folder."""
         if self._handle is not None:
             handle, self._handle = self._handle, None
             os.close(handle)
@@ -179,14 +179,14 @@ class Directory:
 
 @contextmanager
 def parent_of(path: Path) -> Iterator[Directory]:
-    """Hold the folder of a file; from a run's own folder downwards no link is followed."""
+    """Open the folder of a file; from the folder of a run downwards no link is followed."""
     parts = path.parent.parts
     first = parts.index(RUN) if RUN in parts else len(parts)
     try:
         held = Directory.open(Path(*parts[:first]))
     except (FileNotFoundError, NotADirectoryError, ValueError):
         if RUN in parts:
-            # A worker elsewhere, which does not see the folder: its engine says so.
+            # A worker on another machine has no such folder: its engine reports that.
             raise
         raise InvalidInput(
             f"{str(path)!r}: its folder does not exist; make it, or name another file."
@@ -206,9 +206,9 @@ def parent_of(path: Path) -> Iterator[Directory]:
 
 
 def lock(handle: int, *, wait: bool) -> bool:
-    """Lock the open file ``handle`` for this process alone.
+    """Lock the open file ``handle`` for this process.
 
-    The lock ends when the descriptor is closed, which the caller does, or its process dies.
+    The lock ends when the caller closes the descriptor, or its process dies.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def lock(handle: int, *, wait: bool) -> bool:
     OSError
         If the system, or the file system, has no locks.
     """
-    # Imported here: it is needed late, and warns where the system has no locks.
+    # Imported here: it is needed late, and warns if the system has no locks.
     from filelock import lock_descriptor
 
     return lock_descriptor(handle, blocking=wait, poll_interval=_PAUSE)

@@ -1,10 +1,9 @@
 """Sealed JSON documents: a format, an audience and a checksum around fields, loaded strictly.
 
-A sealed document is refused unless it is what its class would write: the class reads the fields,
-writes them again, and the two must agree. An edited, additional or missing field is found by this
-one comparison, whatever the class checks by itself; the checksum finds the edits that leave the
-fields in agreement. Strict JSON has no infinity and no NaN: infinities are the words ``"infinity"``
-and ``"-infinity"``.
+A sealed document is refused unless it is exactly what its class would write: the class reads the
+fields and writes them again, and the two must agree. This comparison detects every edited,
+additional or missing field; the checksum detects edits that leave the fields in agreement. Strict
+JSON has no infinity and no NaN: infinities are the strings ``"infinity"`` and ``"-infinity"``.
 """
 
 import hashlib
@@ -25,8 +24,8 @@ from expost.types import Audience
 __all__ = ["Sealed", "checksum", "from_fields", "number", "plain", "to_fields"]
 
 _Record = TypeVar("_Record")
-# Relative difference of a number that follows from other fields: more than an ulp of another
-# machine's floating-point work, less than any edit that matters.
+# Relative tolerance of a number that is computed from other fields: more than the roundings of
+# another machine, less than any edit that matters.
 _ULPS = 1e-9
 
 
@@ -45,7 +44,7 @@ class Sealed(ABC):
     @property
     @abstractmethod
     def audience(self) -> Audience:
-        """Return the people who may see the document."""
+        """The audience of the document."""
 
     @abstractmethod
     def content(self) -> dict[str, Any]:
@@ -54,10 +53,10 @@ class Sealed(ABC):
     @classmethod
     @abstractmethod
     def from_content(cls, value: dict[str, Any]) -> Self:
-        """Return the document with these fields. Whatever they raise is reported as a refusal."""
+        """Return the document with these fields; an error is reported as a refusal."""
 
     def derived(self) -> Iterable[tuple[str, ...]]:
-        """Return the paths of numbers that follow from other fields, which may differ by an ulp."""
+        """Return the paths of numbers that are computed from other fields."""
         return ()
 
     def to_json(self) -> dict[str, Any]:
@@ -82,21 +81,21 @@ class Sealed(ABC):
     @classmethod
     def from_json(cls, value: Any) -> Self:
         """Invert :meth:`to_json`; refuse every value that it could not have written."""
-        found = value.get("format") if isinstance(value, dict) else None
-        if not isinstance(value, dict) or found != cls.FORMAT:
+        name = value.get("format") if isinstance(value, dict) else None
+        if not isinstance(value, dict) or name != cls.FORMAT:
             raise InvalidInput(
-                f"format={found!r}: must be {cls.FORMAT!r}; is it from a newer expost?"
+                f"format={name!r}: must be {cls.FORMAT!r}; is it from a newer expost?"
             )
         theirs = {name: field for name, field in value.items() if name != "sha256"}
         if value.get("sha256") != checksum(theirs):
             raise InvalidInput(
-                "sha256: does not fit the other fields; the file was edited or damaged."
+                "sha256: does not match the other fields; the file was edited or damaged."
             )
         try:
             document = cls.from_content(value)
             mine = document._unsealed()
             for path in document.derived():
-                _settle(mine, theirs, path)
+                _accept_rounding(mine, theirs, path)
             mine |= {name: theirs[name] for name in cls.INNER}
         except ExpostError:
             raise
@@ -107,24 +106,24 @@ class Sealed(ABC):
         return document
 
 
-def _settle(mine: dict[str, Any], theirs: dict[str, Any], path: tuple[str, ...]) -> None:
-    """Take over the number at ``path`` as it was written, if it is the same but for an ulp."""
+def _accept_rounding(mine: dict[str, Any], theirs: dict[str, Any], path: tuple[str, ...]) -> None:
+    """Copy the number at ``path`` from ``theirs`` if it equals mine up to rounding."""
     *outer, last = path
     for name in outer:
         mine, theirs = mine[name], theirs[name]
     written = number(theirs[last])
     if not abs(written - mine[last]) <= _ULPS * abs(written):
-        raise InvalidInput(f"{'.'.join(path)}: is not what its own constants give.")
+        raise InvalidInput(f"{'.'.join(path)}: does not follow from the other fields.")
     mine[last] = theirs[last]
 
 
 def _agree(mine: dict[str, Any], theirs: dict[str, Any]) -> bool:
-    # As text: 1, 1.0 and True are equal in Python, and different fields.
+    # Compared as JSON: 1, 1.0 and True are equal in Python, and different fields.
     return _canonical(mine) == _canonical(theirs)
 
 
 def checksum(value: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a JSON object, whatever the order of its names, in hexadecimal."""
+    """Return the SHA-256 of a JSON object, for any order of its names, in hexadecimal."""
     return hashlib.sha256(_canonical(value)).hexdigest()
 
 
@@ -135,14 +134,14 @@ def _canonical(value: Mapping[str, Any]) -> bytes:
 # -- fields of dataclasses -----------------------------------------------------------------------
 
 
-# Marks a field, by its metadata, that is left out of JSON where it has its default.
+# The metadata of a field that is left out of JSON if it has its default.
 OPTIONAL: Mapping[str, bool] = {"optional": True}
 
 
 def to_fields(record: Any) -> dict[str, Any]:
     """Return the fields of a dataclass as JSON, without those that are None by default.
 
-    Fields of ``metadata=OPTIONAL`` are left out too where they have their default.
+    Fields of ``metadata=OPTIONAL`` are left out too if they have their default.
     """
     values = {field: getattr(record, field.name) for field in fields(record)}
     return {
@@ -154,10 +153,12 @@ def to_fields(record: Any) -> dict[str, Any]:
 
 
 def from_fields(cls: type[_Record], value: Any) -> _Record:
-    """Invert :func:`to_fields`: exactly the fields of ``cls``, each of the type it declares."""
+    """Invert :func:`to_fields`; require exactly the fields of ``cls``, of their declared types."""
     known = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]  # a dataclass
     if not isinstance(value, dict) or not value.keys() <= known.keys():
-        raise InvalidInput(f"{cls.__name__}: must be an object of {', '.join(known)}; was edited.")
+        raise InvalidInput(
+            f"{cls.__name__}: must be an object of {', '.join(known)}; it was edited."
+        )
     if missing := [name for name in known.keys() - value if known[name].default is MISSING]:
         raise InvalidInput(f"{cls.__name__}: {min(missing)} is missing.")
     hints = get_type_hints(cls)
@@ -165,12 +166,12 @@ def from_fields(cls: type[_Record], value: Any) -> _Record:
 
 
 def _read(name: str, kind: Any, value: Any) -> Any:
-    """Return a field as its declared type: a plain one, or one that has ``from_json``."""
+    """Return a field as its declared type: a plain type, or a class with ``from_json``."""
     if kind is float:
         return number(value, name, infinite=True)
     if hasattr(kind, "from_json"):
         return kind.from_json(value)
-    # bool is a subclass of int, and True is no number here.
+    # bool is a subclass of int, but True is not a number here.
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise InvalidInput(f"{name}: has the wrong type.")
     return value
@@ -180,29 +181,29 @@ def _read(name: str, kind: Any, value: Any) -> Any:
 
 
 def number(value: Any, name: str = "a field", *, infinite: bool = False) -> float:
-    """Return a JSON number as a finite float; infinity, a word, only where it may be one."""
+    """Return a JSON number as a float; the string "infinity" only if ``infinite``."""
     if infinite and value == "infinity":
         return math.inf
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInput(f"{name}: must be a number.")
     try:
-        found = float(value)
+        converted = float(value)
     except OverflowError:
-        found = math.inf
-    if not abs(found) < math.inf:
+        converted = math.inf
+    if not abs(converted) < math.inf:
         raise InvalidInput(f"{name}: must be a finite number.")
-    return found
+    return converted
 
 
-# What JSON holds as it is; a float is one only where it is finite.
+# The types that JSON holds directly, besides finite floats.
 _PLAIN = {bool, int, str, type(None)}
 
 
 def plain(value: Any, *, missing: bool = False) -> Any:
     """Return numbers, arrays, sequences and mappings as strict JSON.
 
-    Infinities become words. NaN becomes null where values may be ``missing``, and elsewhere raises
-    ArithmeticError: a figure that is not a number is a fault of the program.
+    Infinities become strings. NaN becomes null if values may be ``missing``, and otherwise raises
+    ArithmeticError: a NaN is a fault of the program.
     """
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
@@ -213,7 +214,7 @@ def plain(value: Any, *, missing: bool = False) -> Any:
             raise ArithmeticError("a figure is not a number")
         return None
     if isinstance(value, list | tuple):
-        # The columns of a large table: no call of Python for each number.
+        # Columns of a large table are copied without a call for each number.
         kinds = set(map(type, value))
         if kinds <= _PLAIN or (kinds <= {float} and all(map(math.isfinite, value))):
             return list(value)

@@ -1,7 +1,6 @@
 """One column of any kind, read as numbers or as levels, and divided into parts.
 
-What a label says is the rule that was applied: edges are first rounded to what is shown, then
-used.
+A label states the rule that was applied: edges are first rounded to the printed digits, then used.
 """
 
 from abc import ABC, abstractmethod
@@ -32,7 +31,7 @@ __all__ = [
 ]
 
 MISSING, OTHER = "(missing)", "(other)"
-# Past these a table is no longer read: the rest of the levels, or the integers, go together.
+# A longer table is not readable: the other levels are combined, and integers are binned.
 _MOST_LEVELS = 50
 _MOST_INTEGERS = 20
 _LONGEST_LABEL = 80
@@ -40,7 +39,7 @@ _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def printable(text: object, limit: int = _LONGEST_LABEL) -> str:
-    """``text`` on one line, with what cannot be seen spelled out and what is too long cut off."""
+    """Return ``text`` on one line, invisible characters escaped, and shortened to ``limit``."""
     shown = "".join(
         character
         if character.isprintable() or character == _NO_BREAK
@@ -51,7 +50,7 @@ def printable(text: object, limit: int = _LONGEST_LABEL) -> str:
 
 
 def number_text(value: float) -> str:
-    """The number itself, without an exponent where it is of a usual size."""
+    """Return the number with all its digits, without an exponent for ordinary sizes."""
     number = float(value) + 0.0
     text = f"{number:.15g}"
     return text if float(text) == number else repr(number)
@@ -59,7 +58,7 @@ def number_text(value: float) -> str:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Partition(ABC):
-    """A rule that divides rows by one column, found from some of them and applied to any.
+    """A rule that divides rows by one column, made from some of them and applied to any.
 
     ``labels``   of the parts; the last two hold the rows of any other level, and those whose cell
                  is missing. Parts without rows are not shown.
@@ -74,7 +73,7 @@ class Partition(ABC):
 
     @abstractmethod
     def parts(self, column: Any) -> IntArray:
-        """Return the part of each cell of ``column``, of the kind the rule was found from."""
+        """Return the part of each cell of ``column``, of the kind the rule was made from."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -106,9 +105,9 @@ class LevelSet(Partition):
     def parts(self, column: Any) -> IntArray:
         """Divide a column of levels."""
         other, missing = len(self.labels) - 2, len(self.labels) - 1
-        known = {label: place for place, label in enumerate(self.labels[:other])}
-        places = np.array([*(known.get(label, other) for label in column.labels), missing])
-        codes: IntArray = places[column.codes]
+        known = {label: index for index, label in enumerate(self.labels[:other])}
+        indices = np.array([*(known.get(label, other) for label in column.labels), missing])
+        codes: IntArray = indices[column.codes]
         return codes
 
 
@@ -139,9 +138,9 @@ class Numbers:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Levels:
-    """A column of anything else: the place of each cell among ``labels``, past them if missing.
+    """A column of any other type: the index of each cell in ``labels``, len(labels) if missing.
 
-    The labels are in the order of their text, which means nothing.
+    The labels are sorted alphabetically, which has no meaning.
     """
 
     name: str
@@ -168,9 +167,9 @@ class Levels:
 
 
 def _edges(values: FloatArray, bins: int) -> FloatArray:
-    """The inner edges of quantile bins (low, high] of sorted ``values``, none of them empty."""
+    """Return the inner edges of quantile bins (low, high] of sorted ``values``, none empty."""
     quantiles = np.quantile(values, np.arange(1, bins) / bins, method="inverted_cdf")
-    # As many digits as tell the edges apart that are apart: four at least.
+    # As many digits as distinguish different edges: four at least.
     edges = quantiles
     for digits in range(4, 18):
         edges = np.unique([float(f"{edge:.{digits}g}") for edge in quantiles])
@@ -190,12 +189,12 @@ def _bin_labels(edges: FloatArray) -> list[str]:
 
 
 def read_column(column: Any, name: str, rows: int) -> Numbers | Levels:
-    """An array, list, Series or Arrow array of one cell a row."""
+    """Read an array, list, Series or Arrow array with one cell per row."""
     entries = len(column) if hasattr(column, "__len__") else None
     if isinstance(column, str | bytes) or getattr(column, "ndim", 1) != 1 or entries != rows:
-        found = "no" if entries is None or isinstance(column, str | bytes) else f"{entries}"
+        given = "no" if entries is None or isinstance(column, str | bytes) else f"{entries}"
         raise InvalidInput(
-            f"{name} has {found} entries: must be a column of one value for each of {rows} rows."
+            f"{name} has {given} entries: must be a column of one value for each of {rows} rows."
         )
     if isinstance(column, np.ma.MaskedArray):
         cells = column.data.astype(object)
@@ -212,7 +211,7 @@ def read_column(column: Any, name: str, rows: int) -> Numbers | Levels:
 
 
 def read_columns(X: Any, names: Sequence[str] | None, rows: int) -> list[Numbers | Levels]:
-    """The columns of a frame, an Arrow table or a matrix, with their names."""
+    """Read the columns of a frame, an Arrow table or a matrix, with their names."""
     if hasattr(X, "to_arrow"):
         X = X.to_arrow()
     cells: list[Any]
@@ -220,11 +219,11 @@ def read_columns(X: Any, names: Sequence[str] | None, rows: int) -> list[Numbers
         own, cells = list(X.column_names), list(X.columns)
     elif hasattr(X, "iloc") and hasattr(X, "columns"):
         own = list(X.columns)
-        cells = [X.iloc[:, place] for place in range(len(own))]
+        cells = [X.iloc[:, index] for index in range(len(own))]
     else:
         mixed = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUSb"
         matrix = X if mixed else _checks.matrix(X, min_rows=1)
-        own = [f"column {place}" for place in range(matrix.shape[1])]
+        own = [f"column {index}" for index in range(matrix.shape[1])]
         cells = list(matrix.T)
     if names is None:
         names = own
@@ -239,35 +238,35 @@ def read_columns(X: Any, names: Sequence[str] | None, rows: int) -> list[Numbers
 
 
 def _arrow(column: Any, name: str) -> Any:
-    """The column as one Arrow array of a plain type; a mixture of types becomes text."""
+    """Return the column as one Arrow array of a plain type; mixed types become strings."""
     if hasattr(column, "to_arrow"):
         column = column.to_arrow()
     if not isinstance(column, pa.Array | pa.ChunkedArray):
         try:
             column = pa.array(column, from_pandas=True)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            column = pa.array(_texts(column, name), pa.string())
+            column = pa.array(_strings(column, name), pa.string())
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_nested(column.type):
         raise InvalidInput(
-            f"{name} holds {column.type} values: must hold numbers, text or booleans."
+            f"{name} holds {column.type} values: must hold numbers, strings or booleans."
         )
     if pa.types.is_string_view(column.type):
         column = column.cast(pa.large_string())
     return column
 
 
-def _texts(column: Any, name: str) -> list[str | None]:
-    """Cells of any type as text; a surrogate that stands alone, which no file can hold, escaped."""
+def _strings(column: Any, name: str) -> list[str | None]:
+    """Return cells of any type as strings; lone surrogates, which no file can hold, escaped."""
     try:
         texts = [None if _checks.is_missing(cell) else str(cell) for cell in column]
-    # The cells' own code makes texts of them, and may raise anything.
+    # The cells' own code runs here, and may raise anything.
     except Exception as error:  # noqa: BLE001 (see above)
         raise InvalidInput(
-            f"{name}: cannot be read as a column ({type(error).__name__}); pass numbers, text or"
+            f"{name}: cannot be read as a column ({type(error).__name__}); pass numbers, strings or"
             " booleans."
         ) from None
     return [
@@ -279,10 +278,10 @@ def _levels(array: Any, name: str) -> Levels:
     encoded = array.dictionary_encode()
     texts = [_level_text(value) for value in encoded.dictionary.to_pylist()]
     labels = tuple(sorted(set(texts)))
-    place = {label: number for number, label in enumerate(labels)}
-    places = np.array([*(place[text] for text in texts), len(labels)], dtype=np.int64)
+    indices = {label: number for number, label in enumerate(labels)}
+    recoded = np.array([*(indices[text] for text in texts), len(labels)], dtype=np.int64)
     codes = encoded.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
-    return Levels(name=name, codes=places[codes], labels=labels)
+    return Levels(name=name, codes=recoded[codes], labels=labels)
 
 
 def _level_text(value: object) -> str:

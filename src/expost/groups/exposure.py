@@ -1,14 +1,14 @@
-"""Which groups hold the exposed rows: by the parts of one column, or by a shallow tree over many.
+"""Exposure by group: by the parts of one column, or by a shallow decision tree over many.
 
 Conventions
 -----------
 scores      (n,) exposures, or distances where there is no noise; ≥ 0, infinite ones allowed.
-top         the most exposed 1 % of the rows, ⌈n/100⌉ of them. Rows that tie at its edge share the
-            places that are left, so that no figure depends on the order of the rows.
-persons     where all rows of a person are removed at once, a score is a person's, and each row of
-            the person counts with it: figures are of rows of exposed persons.
-top_share   how much of the top lies in a group;  lift = top_share / share, 1 if the group is
-            exposed like everybody.
+top         the most exposed 1 % of the rows, ⌈n/100⌉ of them. Rows that tie at its boundary are
+            counted in equal fractions, so that no figure depends on the order of the rows.
+persons     if all rows of a person are removed at once, a score is a person's, and each row of the
+            person has it: figures are of rows of exposed persons.
+top_share   the share of the top in a group;  lift = top_share / share, 1 if the group is as exposed
+            as all rows.
 """
 
 import math
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 _TOP = 0.01
-# A group of fewer rows, or persons, shows what they have to hide.
+# Figures of a group with fewer rows, or persons, would disclose single ones.
 _FEW = 5
 _DEEPEST = 3
 
@@ -54,7 +54,7 @@ _DEEPEST = 3
 class Group:
     """Some of the rows, and how exposed they are; see the conventions of this module.
 
-    ``persons``  how many have rows in it, where scores are of persons; else None.
+    ``persons``  the number of persons with rows in it, if scores are of persons; else None.
     """
 
     label: str
@@ -69,7 +69,7 @@ class Group:
 
     @property
     def members(self) -> int:
-        """How many persons, or rows on their own, the group is made of."""
+        """The number of persons, or of independent rows, in the group."""
         return self.rows if self.persons is None else self.persons
 
     def to_json(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class _Table(Displayed):
-    """What a grouping and an explanation share: groups that hold all rows, and a way to show them.
+    """The common part of a grouping and an explanation: groups that cover all rows.
 
     ``notices``  what the reader must know about how the groups were made.
     """
@@ -90,18 +90,18 @@ class _Table(Displayed):
 
     @property
     def audience(self) -> Audience:
-        """Aggregates need a review; a group of a few rows (persons) reveals them."""
+        """Needs review; curator-only if a group has only a few rows (persons)."""
         small = any(group.members < _FEW for group in self.groups)
         return Audience.CURATOR_ONLY if small else Audience.NEEDS_REVIEW
 
     @property
     def rows(self) -> int:
-        """How many rows there are in all groups."""
+        """The number of rows in all groups."""
         return sum(group.rows for group in self.groups)
 
     @property
     def of_persons(self) -> bool:
-        """Whether each row counts with the score of its person."""
+        """Whether each row has the score of its person."""
         return any(group.persons is not None for group in self.groups)
 
     @property
@@ -128,9 +128,9 @@ class _Table(Displayed):
 
 @dataclass(frozen=True, kw_only=True)
 class Grouping(_Table):
-    """How exposed the parts of one column are: its levels, or quantile bins of its numbers.
+    """Exposure by the parts of one column: its levels, or quantile bins of its numbers.
 
-    Numbers keep their order; other levels stand with the most exposed first.
+    Numbers keep their order; other levels are sorted, the most exposed first.
     """
 
     name: str
@@ -149,8 +149,11 @@ class Grouping(_Table):
 class Explanation(_Table):
     """The leaves of a shallow decision tree, the most exposed first, as plain conditions.
 
-    ``explained``  the share of the variation of log(1 + score/u), u the 90 % quantile, that
-                   lies between leaves: near 0, these columns do not say who is exposed.
+    Parameters
+    ----------
+    explained
+        The share of the variation of log(1 + score/u), u the 90 % quantile, that lies between
+        leaves: near 0, these columns do not explain which rows are exposed.
     """
 
     explained: float
@@ -213,12 +216,12 @@ def group_exposure(
     bins: int = 4,
     owner: IntArray | None = None,
 ) -> Grouping:
-    """The scores by the parts of ``column`` (n,): an array, list, Series or Arrow array.
+    """Return the scores by the parts of ``column`` (n,): an array, list, Series or Arrow array.
 
-    Text, booleans, categories and integers of few values are taken by level (of more than 50 the
-    largest), other numbers by ``bins`` quantile bins, of which ties may leave fewer; missing cells
-    are a group of their own. ``owner`` (n,) is the person of each row where scores are of persons,
-    one score a person. Scores that are grouped several times are passed as :class:`RowScores`.
+    Strings, booleans, categories and integers of few values are grouped by level (of more than 50
+    the largest), other numbers by ``bins`` quantile bins, or fewer if there are ties; missing cells
+    are a group of their own. ``owner`` (n,) is the person of each row if scores are of persons, one
+    score per person. Scores that are grouped several times are passed as :class:`RowScores`.
     """
     rows = scores if isinstance(scores, RowScores) else RowScores.of(scores, owner)
     bins = _checks.whole("bins", bins, least=1)
@@ -237,13 +240,13 @@ def explain_exposure(
     depth: int = 3,
     owner: IntArray | None = None,
 ) -> Explanation:
-    """Groups of exposed rows as conditions on the columns of ``X``, a matrix or a frame.
+    """Return groups of exposed rows as conditions on the columns of ``X``, a matrix or a frame.
 
-    A regression tree of at most ``depth`` ≤ 3 questions, whose leaves hold at least five rows and
-    1 % of all, grown on log(1 + score/u), u the 90 % quantile (on ranks, where a score is
-    infinite), so that it looks for the exposed rows. The same input gives the same tree.
-    With an ``owner`` (n,) of each row every person counts once, and a leaf holds rows of at least
-    five persons: it would otherwise single out a person with many rows.
+    A regression tree of at most ``depth`` ≤ 3 splits, whose leaves hold at least five rows and 1 %
+    of all, grown on log(1 + score/u), u the 90 % quantile (on ranks, if a score is infinite), so
+    that it separates the exposed rows. The same input gives the same tree. With an ``owner`` (n,)
+    of each row every person has the same weight, and a leaf holds rows of at least five persons:
+    otherwise it could single out a person with many rows.
     """
     rows = scores if isinstance(scores, RowScores) else RowScores.of(scores, owner)
     depth, owner = checked_depth(depth), rows.owner
@@ -266,19 +269,19 @@ def explain_exposure(
     return counted.explanation(tree, rows.persons(codes, leaves))
 
 
-def exposed_weights(scores: FloatArray, everyone: OrderStatistics) -> FloatArray:
+def exposed_weights(scores: FloatArray, statistics: OrderStatistics) -> FloatArray:
     """Return how much of each row is among the most exposed 1 % of all rows.
 
-    ``everyone``  the order statistics of the scores of all rows.
+    ``statistics``  the order statistics of the scores of all rows.
     """
-    return top_weights(everyone, scores, math.ceil(_TOP * everyone.count))
+    return top_weights(statistics, scores, math.ceil(_TOP * statistics.count))
 
 
 def checked_depth(depth: int) -> int:
     """Return the depth of a tree; refuse one whose leaves have too many conditions to be read."""
     if _checks.whole("depth", depth, least=1) > _DEEPEST:
         raise InvalidInput(
-            f"depth={depth!r}: must be at most {_DEEPEST}; groups of more conditions are not read."
+            f"depth={depth!r}: must be at most {_DEEPEST}; more conditions are not readable."
         )
     return depth
 
@@ -361,16 +364,16 @@ class PartCounts:
         return tuple(
             Group(
                 label=label,
-                rows=int(self.rows[place]),
-                share=(share := int(self.rows[place]) / total),
-                mean=float(self.sums[place]) / int(self.rows[place]),
+                rows=int(self.rows[index]),
+                share=(share := int(self.rows[index]) / total),
+                mean=float(self.sums[index]) / int(self.rows[index]),
                 median=own.median,
                 largest=own.largest,
-                top_share=float(held[place]),
-                lift=float(held[place]) / share,
-                persons=None if persons is None else int(persons[place]),
+                top_share=float(held[index]),
+                lift=float(held[index]) / share,
+                persons=None if persons is None else int(persons[index]),
             )
-            for place, (label, own) in enumerate(zip(labels, self.scores, strict=True))
+            for index, (label, own) in enumerate(zip(labels, self.scores, strict=True))
             if own is not None
         )
 
@@ -410,44 +413,46 @@ def _sums(codes: IntArray, weights: FloatArray, parts: int) -> FloatArray:
     return sums.astype(np.float64)
 
 
-def _merged(one: OrderStatistics | None, other: OrderStatistics | None) -> OrderStatistics | None:
-    if one is not None and other is not None:
-        one.merge(other)
-    return other if one is None else one
+def _merged(
+    first: OrderStatistics | None, second: OrderStatistics | None
+) -> OrderStatistics | None:
+    if first is not None and second is not None:
+        first.merge(second)
+    return second if first is None else first
 
 
 def _persons(codes: IntArray, parts: int, owner: IntArray) -> IntArray:
     """Return how many persons have rows in each part; one may have rows in several."""
-    everyone = int(owner.max()) + 1
-    pairs = np.unique(codes * everyone + owner)
-    return np.bincount(pairs // everyone, minlength=parts)
+    persons = int(owner.max()) + 1
+    pairs = np.unique(codes * persons + owner)
+    return np.bincount(pairs // persons, minlength=parts)
 
 
 def _most_exposed_first(groups: tuple[Group, ...]) -> tuple[Group, ...]:
     return tuple(sorted(groups, key=lambda group: (-group.mean, -group.lift, group.label)))
 
 
-def tree_target(scores: FloatArray, everyone: OrderStatistics) -> FloatArray:
-    """Return log(1 + score/u), u the 90 % quantile: the exposed rows stand out from the many.
+def tree_target(scores: FloatArray, statistics: OrderStatistics) -> FloatArray:
+    """Return log(1 + score/u), u the 90 % quantile, which emphasises the exposed rows.
 
-    With the median for u, or with ranks, the tree divides the many: on Adult (six columns) its
-    leaves then find half of the most exposed 1 %, so they find 86 %. Where a score is infinite, the
-    rank of each row as a share of all.
+    With the median for u, or with ranks, the tree divides the many other rows: on Adult (six
+    columns) its leaves then contain half of the most exposed 1 %, with this target 86 %. If a score
+    is infinite, the rank of each row as a share of all.
 
-    ``everyone``  the order statistics of the scores of all rows.
+    ``statistics``  the order statistics of the scores of all rows.
     """
-    if not everyone.largest < math.inf:
-        least, most = everyone.ranks(scores)
-        return (everyone.count + 1 - 0.5 * (least + most)) / everyone.count
+    if not statistics.largest < math.inf:
+        least, most = statistics.ranks(scores)
+        return (statistics.count + 1 - 0.5 * (least + most)) / statistics.count
     with np.errstate(over="ignore"):
-        return np.log1p(np.minimum(scores / _unit(everyone), 1e300))
+        return np.log1p(np.minimum(scores / _unit(statistics), 1e300))
 
 
-def _unit(everyone: OrderStatistics) -> float:
+def _unit(statistics: OrderStatistics) -> float:
     """Return the 90 % quantile of the positive scores, between two of them."""
-    positive = int(everyone.ranks(np.zeros(1))[0][0]) - 1
+    positive = int(statistics.ranks(np.zeros(1))[0][0]) - 1
     if not positive:
         return 1.0
     below = math.floor(0.9 * (positive - 1))
-    ranks = everyone.count - positive + 1 + np.array([below, min(below + 1, positive - 1)])
-    return float(np.quantile(everyone.at(ranks), 0.9 * (positive - 1) - below))
+    ranks = statistics.count - positive + 1 + np.array([below, min(below + 1, positive - 1)])
+    return float(np.quantile(statistics.at(ranks), 0.9 * (positive - 1) - below))

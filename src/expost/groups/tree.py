@@ -30,12 +30,12 @@ __all__ = ["Tree", "grow", "sample_rows"]
 
 _Codes: TypeAlias = NDArray[np.int16]
 
-# The tree looks at so many rows and at so many places to cut a column; it then sorts all rows.
+# The tree is grown on at most this many rows and cuts per column; it then divides all rows.
 _MOST_ROWS = 100_000
 _MOST_CUTS = 512
-# A question that explains less of the variation than this says nothing and is not asked.
+# A split that explains less of the variation than this is not made.
 _WORTHWHILE = 0.001
-# How conditions name the rows of other levels, and those with missing cells.
+# The names of other levels, and of missing cells, in conditions.
 _BARE = ("another one", "missing")
 
 
@@ -61,7 +61,7 @@ class Tree:
         features = [self._features[index] for index in used]
         for block in row_blocks(rows, len(features)):
             codes = _encoded(features, [column.take(block) for column in columns])
-            by_feature = {index: codes[:, place] for place, index in enumerate(used)}
+            by_feature = {index: codes[:, column_index] for column_index, index in enumerate(used)}
             leaves[block] = _leaves(self._root, by_feature, len(codes))
         return leaves
 
@@ -90,8 +90,8 @@ def grow(
     complete = whole is not None or not sampled
     features = tuple(
         feature
-        for place, (column, cells) in enumerate(zip(columns, whole or columns, strict=True))
-        for feature in _features(place, column, cells, complete=complete)
+        for index, (column, cells) in enumerate(zip(columns, whole or columns, strict=True))
+        for feature in _features(index, column, cells, complete=complete)
     )
     notices: tuple[str, ...] = ()
     if sampled:
@@ -119,7 +119,7 @@ def _smallest_leaf(least: int, size: float, total: float, *, weighted: bool) -> 
 
 # -- growing ---------------------------------------------------------------------------------------
 
-# The codes (above, below] that a path leaves of each feature it asks for.
+# The codes (above, below] that a path leaves of each feature on it.
 _Path = dict[int, tuple[int | None, int | None]]
 # A question, or the index of a leaf.
 _Node: TypeAlias = "_Question | int"
@@ -137,7 +137,7 @@ class _Question:
 
 @dataclass(kw_only=True, eq=False)
 class _Growth:
-    """Grows a tree depth first, and keeps the path to each leaf, in the order of the leaves.
+    """The growth of a tree, depth first, with the path to each leaf, in the order of the leaves.
 
     ``least``       rows in a leaf, or the sum of their weights.
     ``worthwhile``  the least by which a question lowers the sum of squared deviations.
@@ -167,7 +167,7 @@ class _Growth:
 
         def side(rows: NDArray[np.bool_], limits: tuple[int | None, int | None]) -> _Node:
             some = None if weights is None else weights[rows]
-            # A path only narrows, so the last cut on either side is the one that counts.
+            # A path only narrows, so the last cut on either side applies.
             narrower = {**path, feature: limits}
             return self.node(codes[rows], target[rows], some, depth=depth - 1, path=narrower)
 
@@ -215,7 +215,7 @@ def _variation(values: FloatArray, weights: FloatArray | None) -> float:
 
 
 def _questions(node: _Node) -> Iterator[int]:
-    """Yield the features that a tree asks for."""
+    """Yield the features that a tree uses."""
     if not isinstance(node, int):
         yield node.feature
         yield from _questions(node.below)
@@ -223,7 +223,7 @@ def _questions(node: _Node) -> Iterator[int]:
 
 
 def _leaves(node: _Node, codes: Mapping[int, _Codes], rows: int) -> IntArray:
-    """Return the leaf of each row, by the codes of the features that the tree asks for."""
+    """Return the leaf of each row, by the codes of the features that the tree uses."""
     if isinstance(node, int):
         return np.full(rows, node, dtype=np.int64)
     is_below = codes[node.feature] <= node.cut
@@ -244,7 +244,7 @@ class _Cuts:
     """Numbers as the count of cuts below them: code ≤ c means value ≤ cuts[c]; −1 is missing."""
 
     name: str
-    place: int
+    index: int
     cuts: FloatArray
     has_missing: bool
 
@@ -259,20 +259,22 @@ class _Cuts:
             return [f"{self.name} is known"]
         if above is None and below == -1:
             return [f"{self.name} is missing"]
-        said = []
+        conditions = []
         if above is not None and above >= 0:
-            said.append(f"{self.name} > {number_text(self.cuts[above])}")
+            conditions.append(f"{self.name} > {number_text(self.cuts[above])}")
         if below is not None:
             text = f"{self.name} <= {number_text(self.cuts[below])}"
-            said.append(f"({text} or missing)" if above is None and self.has_missing else text)
-        return said
+            conditions.append(
+                f"({text} or missing)" if above is None and self.has_missing else text
+            )
+        return conditions
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Indicator:
     """Whether a row is in one part of a column: code 1 states ``yes``, code 0 states ``no``."""
 
-    place: int
+    index: int
     partition: Partition
     level: int
     yes: str
@@ -291,12 +293,12 @@ _Feature = _Cuts | _Indicator
 
 
 def _features(
-    place: int, column: Numbers | Levels, whole: Numbers | Levels, *, complete: bool
+    index: int, column: Numbers | Levels, whole: Numbers | Levels, *, complete: bool
 ) -> list[_Feature]:
-    """Return what the tree may ask of a column; ``complete``: ``whole`` is of all rows."""
+    """Return the features of a column; ``complete``: ``whole`` is of all rows."""
     if isinstance(column, Levels):
         assert isinstance(whole, Levels)
-        return _level_features(place, whole)
+        return _level_features(index, whole)
     assert isinstance(whole, Numbers)
     missing = bool(np.isnan(whole.values).any())
     distinct, counts = np.unique(column.values[~np.isnan(column.values)], return_counts=True)
@@ -305,18 +307,18 @@ def _features(
     if len(distinct) == 2 and np.all((whole.values == 0) | (whole.values == 1)):
         yes, no = f"{column.name} is 1", f"{column.name} is {'0' if complete else 'not 1'}"
         is_one = Bins(labels=("0", "1", OTHER, MISSING), edges=np.array([0.0, 1.0]), exact=True)
-        return [_Indicator(place=place, partition=is_one, level=1, yes=yes, no=no)]
+        return [_Indicator(index=index, partition=is_one, level=1, yes=yes, no=no)]
     cuts = _cuts(distinct, counts)
-    return [_Cuts(name=column.name, place=place, cuts=cuts, has_missing=missing)]
+    return [_Cuts(name=column.name, index=index, cuts=cuts, has_missing=missing)]
 
 
-def _level_features(place: int, column: Levels) -> list[_Feature]:
+def _level_features(index: int, column: Levels) -> list[_Feature]:
     partition = column.partition()
     present = [int(p) for p in np.flatnonzero(np.bincount(partition.parts(column)))]
     other = len(partition.labels) - 2
     levels = {p: partition.labels[p] if p < other else _BARE[p - other] for p in present}
-    yes = {place: f"{column.name} is {level}" for place, level in levels.items()}
-    no = {place: f"{column.name} is not {level}" for place, level in levels.items()}
+    yes = {index: f"{column.name} is {level}" for index, level in levels.items()}
+    no = {index: f"{column.name} is not {level}" for index, level in levels.items()}
     if len(present) < 2:
         return []
     if len(present) == 2:
@@ -324,13 +326,13 @@ def _level_features(place: int, column: Levels) -> list[_Feature]:
         no[present[1]] = yes[present[0]]
         del present[0]
     return [
-        _Indicator(place=place, partition=partition, level=level, yes=yes[level], no=no[level])
+        _Indicator(index=index, partition=partition, level=level, yes=yes[level], no=no[level])
         for level in present
     ]
 
 
 def _cuts(distinct: FloatArray, counts: NDArray[Any]) -> FloatArray:
-    """Places between neighbouring values, at most 512 of them, evenly spread over the rows."""
+    """Return cuts between adjacent values, at most 512 of them, evenly spread over the rows."""
     gaps = np.arange(len(distinct) - 1)
     if len(gaps) > _MOST_CUTS:
         wanted = np.arange(1, _MOST_CUTS + 1) / (_MOST_CUTS + 1) * counts.sum()
@@ -341,10 +343,10 @@ def _cuts(distinct: FloatArray, counts: NDArray[Any]) -> FloatArray:
 
 
 def _short_between(low: float, high: float) -> float:
-    """A number t of few digits with low ≤ t < high; a row's own value only if it is whole."""
-    middle = 0.5 * low + 0.5 * high
+    """Return a t of few digits with low ≤ t < high; a row's own value only if an integer."""
+    centre = 0.5 * low + 0.5 * high
     for digits in range(1, 18):
-        short = float(f"{middle:.{digits}g}")
+        short = float(f"{centre:.{digits}g}")
         if low < short < high:
             return short
         if low.is_integer() and float(f"{low:.{digits}g}") == low:
@@ -356,27 +358,27 @@ def _encoded(features: Sequence[_Feature], columns: Sequence[Numbers | Levels]) 
     """Return the codes (rows, features) of the cells."""
     parts: dict[int, IntArray] = {}
     for feature in features:
-        if isinstance(feature, _Indicator) and feature.place not in parts:
-            parts[feature.place] = feature.partition.parts(columns[feature.place])
-    # By columns, which is how they are written here and how a tree reads them.
+        if isinstance(feature, _Indicator) and feature.index not in parts:
+            parts[feature.index] = feature.partition.parts(columns[feature.index])
+    # Column order: columns are written here and read by the tree.
     encoded = np.empty((len(columns[0]), len(features)), dtype=np.int16, order="F")
-    for place, feature in enumerate(features):
-        encoded[:, place] = feature.encode(columns[feature.place], parts.get(feature.place))
+    for index, feature in enumerate(features):
+        encoded[:, index] = feature.encode(columns[feature.index], parts.get(feature.index))
     return encoded
 
 
 def _conjunction(path: _Path, features: Sequence[_Feature]) -> str:
-    """The conditions of a path; one level that it names makes "is not" another idle."""
-    steps = [(features[place], *limits) for place, limits in path.items()]
+    """Return the conditions of a path, without "is not" of a column whose level is named."""
+    steps = [(features[index], *limits) for index, limits in path.items()]
     named = {
-        feature.place
+        feature.index
         for feature, above, _ in steps
         if isinstance(feature, _Indicator) and above is not None
     }
-    said = [
+    conditions = [
         condition
         for feature, above, below in steps
-        if not (isinstance(feature, _Indicator) and above is None and feature.place in named)
+        if not (isinstance(feature, _Indicator) and above is None and feature.index in named)
         for condition in feature.conditions(above, below)
     ]
-    return " and ".join(said)
+    return " and ".join(conditions)

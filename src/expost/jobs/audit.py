@@ -1,7 +1,7 @@
-"""``expost audit``: attack a model of a table, and report what the attacks find.
+"""``expost audit``: attack a model of a table, and report the results.
 
-Nothing is released and no released model is drawn again. What is written is for the curator, whole
-or not at all; references that are finished are kept for ``--resume``.
+Nothing is released and no released model is drawn again. The results are curator-only, and written
+completely or not at all; finished reference models are stored for ``--resume``.
 """
 
 import hashlib
@@ -30,9 +30,10 @@ from expost.jobs.audit_rows import (
     group_columns,
     named_estimator,
 )
+from expost.jobs.options import flag_of, options_of
 from expost.jobs.output import check_place, writing
 from expost.jobs.pages import write_page
-from expost.jobs.requests import AuditRequest, flag_of, options_of
+from expost.jobs.requests import AuditRequest
 from expost.jobs.runs import Run, running
 from expost.jobs.streaming import inputs_of, task_of
 from expost.jobs.table import model_encoding, noted
@@ -53,9 +54,9 @@ from expost.types import Audience
 
 __all__ = ["Outcome", "phases", "run"]
 
-# How often `run` reports a phase, beside the one of references.
+# The number of phases that `run` reports, without the training of references.
 _PHASES = 4
-# The options that a file of answers has settled.
+# The options that do not apply to a file of answers.
 _OF_TABLES = (
     *("source", "target", "holdout", "population", "id_column", "groups", "drop", "missing"),
     *("references", "workers"),
@@ -64,7 +65,7 @@ _OF_TABLES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of it: the result, its page, and the files that hold them."""
+    """The audit, its page, and the files that hold them."""
 
     audit: Audit
     page: Page
@@ -72,13 +73,13 @@ class Outcome:
 
 
 def phases(job: AuditRequest) -> int:
-    """How often ``run`` reports a phase."""
+    """Return the number of phases that ``run`` reports."""
     trains = job.arrays is None and job.references > 0
     return _PHASES + (1 if trains else 0)
 
 
 def run(job: AuditRequest, progress: Progress = SILENT) -> Outcome:
-    """Do the job; ``progress`` is told of ``phases(job)`` phases."""
+    """Run the job; ``progress`` receives ``phases(job)`` phases."""
     with noted() as notes:
         check_job(job)
         model = None if job.model is None else hashlib.sha256(_content(job.model)).hexdigest()
@@ -89,8 +90,8 @@ def run(job: AuditRequest, progress: Progress = SILENT) -> Outcome:
             force=job.force,
             blocks=False,
             inputs=inputs_of(job),
-        ) as begun:
-            return _attacked(job, begun, notes, progress)
+        ) as run:
+            return _attacked(job, run, notes, progress)
 
 
 def _content(path: Path) -> bytes:
@@ -101,13 +102,13 @@ def _content(path: Path) -> bytes:
 
 
 def _attacked(
-    job: AuditRequest, begun: Run, notes: Callable[[], list[str]], progress: Progress
+    job: AuditRequest, run: Run, notes: Callable[[], list[str]], progress: Progress
 ) -> Outcome:
-    # The run that is resumed has the same seed.
-    seed = int(begun.salt, 16) % 2**32 if job.seed is None else job.seed
+    # A resumed run has the same seed.
+    seed = int(run.salt, 16) % 2**32 if job.seed is None else job.seed
     progress.phase("reading the answers" if job.arrays is not None else "reading the tables")
     attacked = _attack_rows if job.arrays is None else _attack_answers
-    result, notices = attacked(job, seed, begun, progress)
+    result, notices = attacked(job, seed, run, progress)
     progress.phase("collecting the report")
     page = page_of(
         result,
@@ -115,12 +116,12 @@ def _attacked(
             settings=_settings(job, seed),
             notices=(*notices, *notes()),
             source=job.title,
-            made=begun.made,
+            made=run.made,
         ),
         next_steps=_next(job),
     )
     progress.phase("writing the report")
-    files = _write(begun.workspace, result, page)
+    files = _write(run.workspace, result, page)
     return Outcome(audit=result, page=page, files=files)
 
 
@@ -128,12 +129,10 @@ def _attacked(
 
 
 def check_job(job: AuditRequest) -> None:
-    """Refuse what no table can make right."""
+    """Refuse options that are wrong for every table."""
     given = [name for name in ("model", "estimator", "arrays") if getattr(job, name) is not None]
     if len(given) != 1:
-        raise InvalidInput(
-            "--model, --estimator, --arrays: name exactly one; it says what is attacked."
-        )
+        raise InvalidInput("--model, --estimator, --arrays: give exactly one; it is attacked.")
     if _checks.whole("references", job.references, least=0) == 1:
         raise InvalidInput("references=1: must be 0, or at least 2: one with a row, one without.")
     _checks.probability("delta", job.delta)
@@ -149,18 +148,18 @@ def check_job(job: AuditRequest) -> None:
 
 
 def _check_sources(job: AuditRequest) -> None:
-    """Which options go together."""
+    """Refuse options that cannot be combined."""
     if job.arrays is not None:
         for name in _OF_TABLES:
             if job.is_given(name):
                 flag = flag_of(name, options_of(AuditRequest)[name])
                 raise InvalidInput(
-                    f"{flag}: a file of --arrays holds all that is attacked; leave {flag} out."
+                    f"{flag} cannot be combined with --arrays: its file holds all that is attacked."
                 )
         return
     if job.source is None or job.target is None:
         raise InvalidInput(
-            "DATA, --target: name the table that the model is of, and the column to predict."
+            "DATA, --target: name the table of the model, and the column to predict."
         )
     if job.model is not None:
         for name in ("drop", "missing"):
@@ -168,26 +167,28 @@ def _check_sources(job: AuditRequest) -> None:
                 raise InvalidInput(f"--{name}: the model has its own; leave --{name} out.")
         if job.holdout is None:
             raise InvalidInput(
-                "--holdout: a model that exists is attacked with rows that it was not trained on"
-                " beside its own; name a table of such rows."
+                "--holdout: an attack on an existing model needs rows that it was not trained on;"
+                " name a table of such rows."
             )
     if job.coins and job.holdout is None:
-        raise InvalidInput("--coins: are tossed here where there is no --holdout; leave it out.")
+        raise InvalidInput(
+            "--coins needs --holdout: without it, expost chooses the members at random itself."
+        )
 
 
-# -- what is attacked ------------------------------------------------------------------------------
+# -- attacks -------------------------------------------------------------------------------------
 
 
 def _attack_answers(
-    job: AuditRequest, seed: int, begun: Run, progress: Progress
+    job: AuditRequest, seed: int, run: Run, progress: Progress
 ) -> tuple[Audit, Sequence[str]]:
-    """Attack the answers of a model that is not asked again; return the result, and notices."""
-    del begun  # nothing is worth keeping
+    """Attack answers that a model gave elsewhere; return the result and notices."""
+    del run  # the attacks are fast: no step is stored
     assert job.arrays is not None
     content = read_arrays(job.arrays)
     if content.member is None:
         raise InvalidInput(
-            f"{job.arrays}: does not say who was a member; add 'member', 1 or 0 for each row."
+            f"{job.arrays}: does not state the members; add 'member', 1 or 0 for each row."
         )
     progress.phase("attacking")
     result = audit_arrays(
@@ -202,9 +203,9 @@ def _attack_answers(
 
 
 def _attack_rows(
-    job: AuditRequest, seed: int, begun: Run, progress: Progress
+    job: AuditRequest, seed: int, run: Run, progress: Progress
 ) -> tuple[Audit, Sequence[str]]:
-    """Attack a model of rows, or what makes one; return the result, and notices."""
+    """Attack a model, or an estimator that is trained here; return the result and notices."""
     model = job.model if job.estimator is None else named_estimator(job.estimator)
     reader = _reader(job)
     members = reader.read(job.source)
@@ -235,7 +236,7 @@ def _attack_rows(
         confidence=job.confidence,
         random_state=seed,
         workers=job.workers,
-        checkpoint=begun.workspace.make_step("references") if references else None,
+        checkpoint=run.workspace.make_step("references") if references else None,
         progress=_Trained(progress, rows=_count(members) + _count(others)),
     )
     return result, _notices(members, others, outside)
@@ -256,19 +257,19 @@ def _count(part: Part | None) -> int:
 
 
 class _Trained:
-    """Tells of reference models as of rows: each goes once over all rows that are attacked."""
+    """Progress of reference models, counted in rows: each is one pass over all attacked rows."""
 
     def __init__(self, progress: Progress, *, rows: int) -> None:
         self._progress, self._rows = progress, rows
-        self._told: int | None = None
+        self._reported: int | None = None
 
     def __call__(self, finished: int, models: int) -> None:
-        if self._told is None:
-            # Those of a checkpoint took no time.
+        if self._reported is None:
+            # Models from a checkpoint took no time.
             self._progress.rows((models - finished) * self._rows)
         else:
-            self._progress.advance((finished - self._told) * self._rows)
-        self._told = finished
+            self._progress.advance((finished - self._reported) * self._rows)
+        self._reported = finished
         if finished == models:
             self._progress.phase("attacking")
 
@@ -290,7 +291,7 @@ def _reader(job: AuditRequest) -> Reader:
 
 
 def _fitted(estimator: Any, members: Part, seed: int) -> Any:
-    """The target, as references are trained: a failure is one sentence."""
+    """Train the target as references are trained; a failure is one sentence."""
     target = target_of(estimator, members.labels).trained(
         members.X, members.labels, seed, name="the target"
     )
@@ -299,12 +300,12 @@ def _fitted(estimator: Any, members: Part, seed: int) -> Any:
 
 
 def _check_apart(members: Part, others: Part) -> None:
-    """A row that the model was trained on is no other."""
+    """Refuse non-members that are members."""
     if members.ids is not None and others.ids is not None:
         shared = len(set(members.ids) & set(others.ids))
         if shared:
             raise InvalidInput(
-                f"--holdout: {shared} of its ids are in DATA too; leave those rows out, for the"
+                f"--holdout: {shared} of its ids are in DATA too; leave those rows out, because the"
                 " model was trained on them."
             )
     same = (members.X.shape, members.labels.shape) == (others.X.shape, others.labels.shape)
@@ -313,14 +314,14 @@ def _check_apart(members: Part, others: Part) -> None:
 
 
 def _alike(option: str, part: Part, members: Part) -> list[str]:
-    """How many rows stand in both tables; some may by chance, so that it is said and no more."""
+    """Return a notice on rows that are in both tables; some may be by chance."""
     known = set(_rows_of(members))
     same = sum(row in known for row in _rows_of(part))
     if not same:
         return []
     return [
-        f"{option}: {same} of its {len(part.X)} rows are in DATA too, cell for cell; leave out"
-        " those that are of the same persons."
+        f"{option}: {same} of its {len(part.X)} rows are identical to rows of DATA; leave out"
+        " those of the same persons."
     ]
 
 
@@ -328,11 +329,11 @@ def _rows_of(part: Part) -> Iterator[tuple[bytes, Any]]:
     return ((x.tobytes(), y) for x, y in zip(part.X, part.labels.tolist(), strict=True))
 
 
-# -- what is written -------------------------------------------------------------------------------
+# -- files ---------------------------------------------------------------------------------------
 
 
 def _settings(job: AuditRequest, seed: int) -> tuple[Setting, ...]:
-    """Return every constant that the result depends on, and where it came from."""
+    """Return every constant that the result depends on, and its origin."""
 
     def setting(name: str, value: object, given: bool) -> Setting:
         origin = Origin.GIVEN if given else Origin.DEFAULT
@@ -352,7 +353,7 @@ def _settings(job: AuditRequest, seed: int) -> tuple[Setting, ...]:
         settings.append(setting("groups", ", ".join(job.groups), True))
     if job.arrays is None:
         settings.append(setting("references", job.references, job.is_given("references")))
-    attacks = "all that can be made" if job.attacks is None else ", ".join(job.attacks)
+    attacks = "all that are possible" if job.attacks is None else ", ".join(job.attacks)
     settings.append(setting("attacks", attacks, job.attacks is not None))
     for name in ("delta", "confidence"):
         settings.append(setting(name, f"{getattr(job, name):g}", job.is_given(name)))
@@ -369,14 +370,14 @@ def _settings(job: AuditRequest, seed: int) -> tuple[Setting, ...]:
 
 def _chosen_by(job: AuditRequest) -> tuple[str, bool]:
     if job.arrays is None and job.holdout is None:
-        return "a fair coin for each row of the table, tossed here", False
+        return "half of the rows of the table, chosen here at random", False
     if job.coins:
-        return "said to be chosen by fair coins", True
-    return "as given, by no known coins", True
+        return "stated to be chosen by fair coins", True
+    return "as given; not known to be chosen at random", True
 
 
 def _next(job: AuditRequest) -> tuple[Code, ...]:
-    """Return what to type next: the choice of an ε; nothing where there is no table."""
+    """Return the next command: the choice of an ε, if there is a table."""
     if job.source is None or job.target is None:
         return ()
     source = job.source if isinstance(job.source, str | Path) else job.title
@@ -385,7 +386,7 @@ def _next(job: AuditRequest) -> tuple[Code, ...]:
 
 
 def _write(workspace: Workspace, result: Audit, page: Page) -> dict[str, Path]:
-    """Write the curator's files: all of them whole, or none."""
+    """Write the curator's files: all of them, or none."""
     out, audience = workspace.out, page.audience
     pages = {
         "report": ("report", "html", render_html(page).encode()),
@@ -416,7 +417,7 @@ def _drawn(result: Audit, kind: str) -> bytes:
 
 
 def _aggregate(result: Audit) -> dict[str, Any]:
-    """The figures without rows; a group of a few rows is treated as those are."""
+    """Return the figures without rows; curator-only if a group is small."""
     content = result.aggregate()
     if any(table.audience is Audience.CURATOR_ONLY for table in result.disparity):
         content |= {

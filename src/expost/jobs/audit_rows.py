@@ -1,15 +1,15 @@
 """The tables of an audit as rows of numbers: members, non-members, and a population.
 
-Of a model that exists, its own encoding reads every table. Of an estimator the table of the rows in
-question gives the encoding, and the target may have any number of classes: features are encoded
-without it, beside a column of zeros in its place.
+An existing model reads every table with its own encoding. For an estimator, the encoding is read
+from the table of members, and the target may have any number of classes: features are encoded
+without it, with a column of zeros in its place.
 
 An estimator is named by a class that can be imported, and its parameters:
 
     sklearn.ensemble.RandomForestClassifier
     sklearn.linear_model.LogisticRegression:C=10,solver=liblinear
 
-Parameters are Python literals; a bare word is a text. Nothing is evaluated but literals.
+Parameters are Python literals; a bare word is a string. Nothing but literals is evaluated.
 """
 
 import ast
@@ -31,7 +31,7 @@ from expost.types import FloatArray
 
 __all__ = ["EstimatorReader", "ModelReader", "Part", "Reader", "group_columns", "named_estimator"]
 
-# In place of a target of many classes; a column of this name would be in the way.
+# The column in place of a target of many classes; the table must not have one of this name.
 _NO_TARGET = "expost: no target"
 
 
@@ -47,7 +47,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelReader:
-    """Reads a table as a released model does."""
+    """A reader of tables with the encoding of a released model."""
 
     encoding: Encoding
     id_column: str | None
@@ -58,7 +58,7 @@ class ModelReader:
         return self.encoding.missing
 
     def read(self, source: Any, *, keyed: bool = True) -> Part:
-        """The rows; without keys unless ``keyed``."""
+        """Return the rows; with keys if ``keyed``."""
         table = self.encoding.open(source, id_column=self.id_column if keyed else None)
         encoded = self.encoding.encode_table(table)
         goal = self.encoding.target
@@ -73,7 +73,7 @@ class ModelReader:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EstimatorReader:
-    """Reads tables alike: the first says how."""
+    """A reader of tables with the encoding of the first one."""
 
     target: str
     id_column: str | None
@@ -90,7 +90,7 @@ class EstimatorReader:
         drop: Sequence[str],
         missing: Sequence[str],
     ) -> "EstimatorReader":
-        """The reader that the table of the rows in question makes."""
+        """Return a reader with the encoding of this table."""
         tokens = tuple(missing)
         names = [column.name for column in open_table(source, columns=[]).origin.columns]
         for name in drop:
@@ -100,7 +100,9 @@ class EstimatorReader:
                     f"{_checks.did_you_mean(name, names)}"
                 )
             if name in (target, id_column):
-                raise InvalidInput(f"drop={name!r}: is asked for; drop another column.")
+                raise InvalidInput(
+                    f"drop={name!r}: is the target or the id column; drop another column."
+                )
         kept = [name for name in names if name not in drop]
         table = open_table(
             source, columns=kept, id_column=id_column, missing=tokens, kinds={target: "text"}
@@ -109,11 +111,11 @@ class EstimatorReader:
         encoding = Encoding.read(
             open_table(whole, missing=tokens), target=_NO_TARGET, regression=True
         )
-        # The estimator may be of any kind, and would lose what tells rows apart.
+        # The estimator may be of any kind: rows are not clipped, which would make some equal.
         return cls(target=target, id_column=id_column, missing=tokens, encoding=encoding.uncut())
 
     def read(self, source: Any, *, keyed: bool = True) -> Part:
-        """The rows; without keys unless ``keyed``."""
+        """Return the rows; with keys if ``keyed``."""
         kinds: dict[str, Any] = {entry.name: entry.kind for entry in self.encoding.entries}
         table = open_table(
             source,
@@ -132,7 +134,7 @@ Reader = ModelReader | EstimatorReader
 
 
 def _split(table: Table, target: str) -> tuple[Any, NDArray[Any], list[Any] | None]:
-    """The features with zeros in place of the target, the labels, and the keys."""
+    """Return the features with zeros in place of the target, the labels, and the keys."""
     if target == table.id_column:
         raise InvalidInput(f"target={target!r}: is the id column; name another.")
     table.require([target])
@@ -156,35 +158,35 @@ def _split(table: Table, target: str) -> tuple[Any, NDArray[Any], list[Any] | No
 def group_columns(
     names: Sequence[str], sources: Sequence[Any], missing: Sequence[str]
 ) -> dict[str, Any]:
-    """Columns by which rows are grouped, those of all tables one below the other."""
+    """Return the columns by which rows are grouped, concatenated over all tables."""
     if not names:
         return {}
     wanted = list(dict.fromkeys(names))
     tables = [open_table(source, columns=wanted, missing=missing) for source in sources]
-    # By class the attack is told anyhow, and under that name.
+    # Results by class are always reported, under the name class.
     shown = {name: f"column {name}" if name == "class" else name for name in wanted}
     return {shown[name]: _stacked([table.column(name) for table in tables]) for name in wanted}
 
 
 def _stacked(parts: list[Any]) -> Any:
     if len({str(part.type) for part in parts}) > 1:
-        # What is a number in one table and a text in another is a text.
+        # Numbers in one table and strings in another are compared as strings.
         parts = [part.cast(pa.string()) for part in parts]
     return pa.concat_arrays(parts)
 
 
-# -- the estimator that a person named -----------------------------------------------------------
+# -- the estimator ---------------------------------------------------------------------------------
 
 
 def named_estimator(text: str) -> Any:
-    """The estimator, not fitted; anything without ``fit`` and ``predict_proba`` is refused."""
+    """Return an unfitted estimator by its name; it must have ``fit`` and ``predict_proba``."""
     path, colon, parameters = text.partition(":")
     name = f"--estimator {printable(text)!r}"
     model = _imported(path, name)
     settings = _parameters(parameters, name) if colon else {}
     try:
         estimator = model(**settings)
-    # Whatever a class of somebody else's raises: it is the user's parameter that is wrong.
+    # A class may raise any exception: the parameter is wrong.
     except Exception as error:  # noqa: BLE001 (see above)
         raise InvalidInput(
             f"{name}: {model.__name__} does not take these parameters ({printable(error, 200)})."
@@ -193,8 +195,8 @@ def named_estimator(text: str) -> Any:
         if not hasattr(estimator, method):
             hint = "; pass probability=True" if "probability" in _settings(estimator) else ""
             raise InvalidInput(
-                f"{name}: has no {method}: an audit needs a class of scikit-learn's interface that"
-                f" gives probabilities{hint}."
+                f"{name}: has no {method}; name a class of scikit-learn's interface with"
+                f" predict_proba{hint}."
             )
     return estimator
 
@@ -204,14 +206,14 @@ def _settings(estimator: Any) -> Any:
 
 
 def _imported(path: str, name: str) -> type:
-    """The class at a dotted path."""
+    """Return the class at a dotted path."""
     module, dot, attribute = path.rpartition(".")
     if not dot or not all(part.isidentifier() for part in path.split(".")):
         raise InvalidInput(
             f"{name}: must be a class with its module, as sklearn.ensemble.RandomForestClassifier."
         )
     try:
-        found = getattr(import_module(module), attribute)
+        estimator = getattr(import_module(module), attribute)
     except ImportError:
         raise InvalidInput(
             f"{name}: the module {module!r} cannot be imported; install it, or put its folder on"
@@ -223,21 +225,20 @@ def _imported(path: str, name: str) -> type:
     except Exception as error:  # noqa: BLE001 (see above)
         raise InvalidInput(
             f"{name}: the module {module!r} raises {type(error).__name__} when it is imported;"
-            " mend it."
+            " fix it."
         ) from None
-    if not isinstance(found, type):
-        raise InvalidInput(f"{name}: is no class; name one that is fitted by fit(X, y).")
-    if not hasattr(found, "fit"):
-        # Before there is an instance: to make one of subprocess.Popen is to run a program.
+    if not isinstance(estimator, type):
+        raise InvalidInput(f"{name}: is not a class; name one with fit(X, y).")
+    if not hasattr(estimator, "fit"):
+        # Before an instance exists: to create one of subprocess.Popen is to run a program.
         raise InvalidInput(
-            f"{name}: has no fit: an audit needs a class of scikit-learn's interface that gives"
-            " probabilities."
+            f"{name}: has no fit; name a class of scikit-learn's interface with predict_proba."
         )
-    return found
+    return estimator
 
 
 def _parameters(text: str, name: str) -> dict[str, Any]:
-    """``a=1,b=sqrt,c=(10, 5)`` as a dict."""
+    """Return ``a=1,b=sqrt,c=(10, 5)`` as a dict."""
     remedy = "must be param=value with commas between, as n_estimators=50,max_features=sqrt"
     try:
         call = ast.parse(f"f({text})", mode="eval").body
@@ -245,19 +246,19 @@ def _parameters(text: str, name: str) -> dict[str, Any]:
         raise InvalidInput(f"{name}: {remedy}.") from None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
         raise InvalidInput(f"{name}: {remedy}.")
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for keyword in call.keywords:
         if keyword.arg is None:
             raise InvalidInput(f"{name}: {remedy}.")
-        if keyword.arg in found:
+        if keyword.arg in parameters:
             raise InvalidInput(f"{name}: gives {keyword.arg!r} twice; give it once.")
         if isinstance(keyword.value, ast.Name):
-            found[keyword.arg] = keyword.value.id
+            parameters[keyword.arg] = keyword.value.id
             continue
         try:
-            found[keyword.arg] = ast.literal_eval(keyword.value)
+            parameters[keyword.arg] = ast.literal_eval(keyword.value)
         except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
             raise InvalidInput(
-                f"{name}: the value of {keyword.arg!r} is no literal; put a text in quotes."
+                f"{name}: the value of {keyword.arg!r} is not a literal; put a string in quotes."
             ) from None
-    return found
+    return parameters

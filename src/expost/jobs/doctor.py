@@ -1,10 +1,9 @@
-"""``expost doctor``: what is installed, what is missing and prevents what, what the machine can do.
+"""``expost doctor``: installed packages, missing extras and what they prevent, machine features.
 
-Packages are imported in a process of their own, for one that is broken may take its process down
-with it. Nothing but the standard library is imported here, since anything else may be what is
-broken. The bounds of versions stand in pyproject.toml alone; here they are read from the installed
-metadata. Of markers only ``extra == '…'`` is understood, which is all that our metadata has (a test
-sees to that).
+Packages are imported in a separate process, because a broken one may crash it. Only the standard
+library is imported here, since any other package may be broken. The version bounds are declared in
+pyproject.toml alone, and read from the installed metadata. Of markers only ``extra == '…'`` is
+understood, which is all that the metadata has (a test checks this).
 """
 
 import json
@@ -32,7 +31,7 @@ __all__ += ["parse_requirement", "satisfies"]
 
 _NEEDED, _EXTRAS, _MACHINE = "Needed", "Extras", "This machine"
 
-# What cannot be done without a package of an extra. The extras of developers are not told.
+# What a missing package of an extra prevents. The extras of developers are not listed.
 PREVENTS = {
     "pandas": "to_frame() of results, fetching data sets from OpenML",
     "polars": "to_frame('polars') of results",
@@ -61,26 +60,26 @@ _BOUND = re.compile(r"(>=|<=|==|!=|~=|>|<)\s*([^\s,]+)")
 _RELEASE = re.compile(r"v?(?:\d+!)?(\d+(?:\.\d+)*)(.*)", re.DOTALL)
 _BEFORE = re.compile(r"[._-]?(?:a|b|c|rc|alpha|beta|pre|preview|dev)[._-]?\d*", re.IGNORECASE)
 
-# Says for each module that it is being tried, then what came of it, on a stream that no module can
-# write to.
+# For each module, prints that its import starts, then the error or null, on a stream that no module
+# can write to.
 _TRY = """
 import importlib, json, os, sys
-told = os.fdopen(os.dup(1), "w")
+results = os.fdopen(os.dup(1), "w")
 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 sys.path[:] = json.loads(sys.argv[1])
 for name in sys.argv[2:]:
-    print(json.dumps([name, "did not live through its import"]), file=told, flush=True)
+    print(json.dumps([name, "crashed when imported"]), file=results, flush=True)
     try:
         importlib.import_module(name)
         fault = None
     except BaseException as error:
         fault = f"{type(error).__name__}: {error}"
-    print(json.dumps([name, fault]), file=told, flush=True)
+    print(json.dumps([name, fault]), file=results, flush=True)
 """
 
 
 class Status(Enum):
-    """What came of a check."""
+    """The result of a check."""
 
     OK = "ok"
     MISSING = "missing"
@@ -90,11 +89,11 @@ class Status(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
-    ``needed``  whether expost does not keep its promises without it.
-    ``asked``   the versions that will do.
-    ``detail``  what is wrong and what mends it, or what to know.
+    ``needed``    whether expost requires it.
+    ``versions``  the supported versions.
+    ``detail``    what is wrong and how to fix it, or further information.
     """
 
     group: str
@@ -102,48 +101,48 @@ class Finding:
     status: Status
     needed: bool
     version: str | None = None
-    asked: str = ""
+    versions: str = ""
     detail: str = ""
 
     @property
     def harms(self) -> bool:
-        """Whether something that is needed does not work."""
+        """Whether something required does not work."""
         return self.needed and self.status is not Status.OK
 
     def to_json(self) -> dict[str, Any]:
-        """The same for a program."""
+        """Return the result as JSON."""
         return asdict(self) | {"status": self.status.value}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkup:
-    """All that was looked at."""
+    """The results of all checks."""
 
     findings: tuple[Finding, ...]
 
     @property
     def is_well(self) -> bool:
-        """Whether all that is needed works."""
+        """Whether everything required works."""
         return not any(finding.harms for finding in self.findings)
 
     @property
     def sentence(self) -> str:
-        """What it comes to."""
+        """The summary in one sentence."""
         harmed = [finding.name for finding in self.findings if finding.harms]
         if harmed:
-            return f"Not well: {', '.join(harmed)}; see above."
-        less = [one.name for one in self.findings if one.status is not Status.OK]
-        return "All is well" + (f"; without {', '.join(less)}." if less else ".")
+            return f"Problems with {', '.join(harmed)}; see above."
+        absent = [finding.name for finding in self.findings if finding.status is not Status.OK]
+        return "No problems" + (f"; not available: {', '.join(absent)}." if absent else ".")
 
     def lines(self) -> list[str]:
-        """One line a finding, a paragraph a group."""
+        """Return a line for each finding, a paragraph for each group."""
         shown = [
             (
                 finding.group,
                 finding.name,
                 finding.version or "",
                 finding.status.value,
-                "; ".join(part for part in (finding.asked, finding.detail) if part),
+                "; ".join(part for part in (finding.versions, finding.detail) if part),
             )
             for finding in self.findings
         ]
@@ -159,7 +158,7 @@ class Checkup:
         return [*lines, self.sentence]
 
     def to_json(self) -> dict[str, Any]:
-        """The same for a program."""
+        """Return the result as JSON."""
         return {
             "well": self.is_well,
             "sentence": self.sentence,
@@ -177,7 +176,7 @@ def checkup() -> Checkup:
 
 @dataclass(frozen=True, kw_only=True)
 class Requirement:
-    """A distribution that is asked for; ``bounds`` as ">=2.0", ``extra`` None where always."""
+    """A required distribution; ``bounds`` as ">=2.0", ``extra`` None if always required."""
 
     name: str
     bounds: str
@@ -185,7 +184,7 @@ class Requirement:
 
 
 def parse_requirement(text: str) -> Requirement | None:
-    """One ``Requires-Dist`` of the metadata; None if it is none."""
+    """Return one ``Requires-Dist`` of the metadata, or None if it cannot be parsed."""
     shaped = _SHAPE.fullmatch(text)
     if shaped is None:
         return None
@@ -197,7 +196,7 @@ def parse_requirement(text: str) -> Requirement | None:
 
 
 def satisfies(version: str, bounds: str) -> bool:
-    """Whether ``version`` keeps all of ``bounds``; a version that cannot be read keeps none."""
+    """Return whether ``version`` is within all ``bounds``; an unreadable version is not."""
     return all(_keeps(version, sign, bound) for sign, bound in _BOUND.findall(bounds))
 
 
@@ -225,15 +224,15 @@ def _keeps(version: str, sign: str, bound: str) -> bool:
 
 
 def _parsed(text: str) -> tuple[list[int], bool] | None:
-    """The numbers of a release, and whether it is one (and not what came before it)."""
-    found = _RELEASE.fullmatch(text.strip())
-    if found is None:
+    """Return the numbers of a version, and whether it is no pre-release."""
+    match = _RELEASE.fullmatch(text.strip())
+    if match is None:
         return None
-    return [int(part) for part in found[1].split(".")], _BEFORE.match(found[2]) is None
+    return [int(part) for part in match[1].split(".")], _BEFORE.match(match[2]) is None
 
 
 def _compared(have: tuple[list[int], bool], want: tuple[list[int], bool]) -> int:
-    """−1, 0 or 1; 2.0 and 2.0.0 are the same, and rc1 and rc2 count as the same."""
+    """Return −1, 0 or 1; 2.0 and 2.0.0 are equal, and so are rc1 and rc2."""
     for left, right in zip_longest(have[0], want[0], fillvalue=0):
         if left != right:
             return 1 if left > right else -1
@@ -252,7 +251,7 @@ def _installed() -> Iterator[Finding]:
     try:
         own = metadata.metadata("expost")
         version = metadata.version("expost")
-        asked = [parse_requirement(text) for text in metadata.requires("expost") or ()]
+        parsed = [parse_requirement(text) for text in metadata.requires("expost") or ()]
         python = own["Requires-Python"] or ""
     # Metadata may be absent or damaged in many ways; each is this one finding.
     except Exception as error:  # noqa: BLE001 (see above)
@@ -263,85 +262,83 @@ def _installed() -> Iterator[Finding]:
             needed=True,
             detail=f"its metadata cannot be read ({_line(error)}); pip install expost",
         )
-        version, asked, python = None, [], ""
+        version, parsed, python = None, [], ""
     else:
         yield Finding(group=_NEEDED, name="expost", status=Status.OK, needed=True, version=version)
     yield _python(python)
-    known = [one for one in asked if one is not None]
-    wanted = [one for one in known if one.extra is None or one.extra in _told(known)]
-    versions = {one.name: _version(one.name) for one in wanted}
-    there = list(dict.fromkeys(name for name, found in versions.items() if found is not None))
-    faults = _faults([_module(name) for name in there])
-    for one in sorted(wanted, key=lambda one: one.extra is not None):
-        yield _package(one, versions[one.name], faults.get(_module(one.name)))
+    requirements = [
+        item for item in parsed if item is not None and item.extra not in _OF_DEVELOPERS
+    ]
+    versions = {item.name: _version(item.name) for item in requirements}
+    present = [name for name, version in versions.items() if version is not None]
+    faults = _faults([_module(name) for name in present])
+    for item in sorted(requirements, key=lambda item: item.extra is not None):
+        yield _package(item, versions[item.name], faults.get(_module(item.name)))
 
 
-def _told(asked: Sequence[Requirement]) -> set[str]:
-    return {one.extra for one in asked if one.extra is not None} - set(_OF_DEVELOPERS)
-
-
-def _python(asked: str) -> Finding:
+def _python(bounds: str) -> Finding:
     version = platform.python_version()
-    enough = satisfies(version, asked)
+    enough = satisfies(version, bounds)
     return Finding(
         group=_NEEDED,
         name="Python",
         status=Status.OK if enough else Status.TOO_OLD,
         needed=True,
         version=version,
-        asked=asked,
+        versions=bounds,
     )
 
 
 def _version(name: str) -> str | None:
     try:
-        # None where the metadata is there and says nothing.
-        found: str | None = metadata.version(name)
-    except Exception:  # noqa: BLE001 (absent or damaged, it is not usefully there)
+        # None if the metadata states no version.
+        version: str | None = metadata.version(name)
+    except Exception:  # noqa: BLE001 (absent or damaged metadata: not installed)
         return None
-    return found
+    return version
 
 
 def _module(name: str) -> str:
     return _MODULES.get(name, name.replace("-", "_"))
 
 
-def _package(asked: Requirement, version: str | None, fault: str | None) -> Finding:
-    mend = f"pip install 'expost[{asked.extra}]'" if asked.extra else f"pip install {asked.name}"
+def _package(required: Requirement, version: str | None, fault: str | None) -> Finding:
+    name, extra = required.name, required.extra
     status, detail = Status.OK, ""
     if version is None:
-        status, detail = Status.MISSING, mend
+        status = Status.MISSING
+        detail = f"pip install 'expost[{extra}]'" if extra else f"pip install {name}"
     elif fault is not None:
         status = Status.BROKEN
-        detail = f"{fault}; pip install --force-reinstall {asked.name}"
-    elif not satisfies(version, asked.bounds):
+        detail = f"{fault}; pip install --force-reinstall {name}"
+    elif not satisfies(version, required.bounds):
         status = Status.TOO_OLD
-        detail = f"pip install --upgrade '{asked.name}{asked.bounds}'"
-    if asked.extra is not None and status is not Status.OK:
-        prevented = PREVENTS.get(asked.name, f"what expost[{asked.extra}] brings")
+        detail = f"pip install --upgrade '{name}{required.bounds}'"
+    if extra is not None and status is not Status.OK:
+        prevented = PREVENTS.get(name, f"the features of expost[{extra}]")
         detail = f"prevents {prevented}; {detail}"
     return Finding(
-        group=_NEEDED if asked.extra is None else _EXTRAS,
-        name=asked.name,
+        group=_NEEDED if extra is None else _EXTRAS,
+        name=name,
         status=status,
-        needed=asked.extra is None,
+        needed=extra is None,
         version=version,
-        asked=asked.bounds,
+        versions=required.bounds,
         detail=detail,
     )
 
 
 def _faults(modules: Sequence[str]) -> dict[str, str | None]:
-    """What each of these says when it is imported; None where nothing is wrong."""
+    """Return the import error of each module, None if there is none."""
     faults: dict[str, str | None] = {}
     left = list(modules)
     while left:
-        told = _tried(left)
-        faults |= told
-        if not told:
-            return faults | dict.fromkeys(left, "could not be tried")
-        # Where one took the process down, the others are tried in another.
-        left = [name for name in left if name not in told]
+        results = _tried(left)
+        faults |= results
+        if not results:
+            return faults | dict.fromkeys(left, "could not be checked")
+        # If one crashed the process, the others are imported in another process.
+        left = [name for name in left if name not in results]
     return faults
 
 
@@ -361,18 +358,18 @@ def _tried(modules: Sequence[str]) -> dict[str, str | None]:
         output = error.stdout or b""
     except (OSError, ValueError):
         return {}
-    told: dict[str, str | None] = {}
+    results: dict[str, str | None] = {}
     for line in output.decode("utf-8", "replace").splitlines():
         try:
             name, fault = json.loads(line)
         except ValueError:
             continue
-        told[name] = None if fault is None else _line(fault)
-    return told
+        results[name] = None if fault is None else _line(fault)
+    return results
 
 
 def _line(text: object) -> str:
-    """One printable line of it."""
+    """Return the text as one printable line."""
     shown = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
     return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 1] + "…"
 
@@ -391,7 +388,7 @@ def _machine() -> Iterator[Finding]:
     for name, needed, check in checks:
         try:
             status, detail = check()
-        # A machine may fail in more ways than can be listed; each is a finding.
+        # A check may raise any exception; each is a finding.
         except Exception as error:  # noqa: BLE001 (see above)
             status, detail = Status.BROKEN, _line(error) or type(error).__name__
         yield Finding(group=_MACHINE, name=name, status=status, needed=needed, detail=detail)
@@ -399,16 +396,16 @@ def _machine() -> Iterator[Finding]:
 
 def _randomness() -> tuple[Status, str]:
     if secrets.token_bytes(32) == secrets.token_bytes(32):
-        return Status.BROKEN, "the operating system gives the same bytes twice; release nothing"
+        return Status.BROKEN, "the operating system returns the same bytes twice; release nothing"
     return Status.OK, "releases draw from the operating system"
 
 
 def _locks() -> tuple[Status, str]:
     if not can_replace_locked():
-        return Status.MISSING, "the ledger cannot be kept, so that nothing is released; use Linux"
+        return Status.MISSING, "the ledger cannot be updated, so nothing can be released; use Linux"
     with tempfile.TemporaryFile() as file:
         lock(file.fileno(), wait=False)
-    return Status.OK, "two programs can keep one ledger"
+    return Status.OK, "two programs can share a ledger"
 
 
 def _temporary() -> tuple[Status, str]:
@@ -430,10 +427,10 @@ def _terminal() -> tuple[Status, str]:
 
 def _browser() -> tuple[Status, str]:
     try:
-        found = webbrowser.get()
+        browser = webbrowser.get()
     except webbrowser.Error:
         return Status.MISSING, "--open prints the path instead; set BROWSER to its command"
-    name = getattr(found, "name", "") or type(found).__name__
-    if isinstance(found, webbrowser.GenericBrowser) and shutil.which(name) is None:
-        return Status.MISSING, f"BROWSER names {_line(name)}, which is not there"
+    name = getattr(browser, "name", "") or type(browser).__name__
+    if isinstance(browser, webbrowser.GenericBrowser) and shutil.which(name) is None:
+        return Status.MISSING, f"BROWSER is set to {_line(name)}, which is not installed"
     return Status.OK, f"--open uses {_line(os.path.basename(name))}"

@@ -1,10 +1,10 @@
 """``expost epsilon``: follow the rows of a table over ε, and recommend an ε.
 
-One path for rows in memory and for rows in blocks. Nothing is released, and no model is drawn that
-leaves the computer's memory. What is written is for the curator: the choice was made by looking at
-the rows. Of rows in blocks the long step leaves parts with one line for each row, which are not
-made again; everything else follows from them, from a few passes over the rows, and from a seed that
-the run keeps.
+One path for rows in memory and for rows in blocks. Nothing is released, and no model that is drawn
+leaves memory. The results are curator-only: the choice was made by looking at
+the rows. With blocks the long step writes parts with one line for each row, which are not
+computed again; the rest follows from them, from a few passes over the rows, and from a seed that
+the run stores.
 """
 
 import inspect
@@ -25,9 +25,10 @@ from expost.epsilon.choice import EpsilonChoice
 from expost.epsilon.choose import Question, choose_for, seeds_of
 from expost.files.atomic import write_bytes
 from expost.files.parts import PartStore
+from expost.jobs.options import MODEL, TABLE
 from expost.jobs.output import CONTINUE, NOTHING_LEFT, check_place, writing
 from expost.jobs.pages import write_page
-from expost.jobs.requests import MODEL, TABLE, EpsilonRequest, ProfileRequest, arguments_of
+from expost.jobs.requests import EpsilonRequest, ProfileRequest, arguments_of
 from expost.jobs.streaming import TableWork
 from expost.jobs.table import (
     Chosen,
@@ -48,9 +49,9 @@ __all__ = ["PHASES", "QUESTION", "Outcome", "question_of", "run"]
 
 # How often `run` reports a phase.
 PHASES = 4
-# The options that go to `choose_epsilon` as they are, under the names that they have there.
+# The options that are passed to `choose_epsilon` unchanged.
 QUESTION = tuple(inspect.signature(Question.of).parameters)
-# What they are called in the report.
+# Their names in the report.
 _NAMES = {
     "epsilons": "values of epsilon",
     "rows": "share of rows past the transition",
@@ -60,7 +61,7 @@ _NAMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of it; ``command`` is what to type next, or None."""
+    """The result; ``command`` releases a model at the recommended ε, or is None."""
 
     choice: EpsilonChoice
     page: Page
@@ -69,13 +70,13 @@ class Outcome:
 
 
 def run(job: EpsilonRequest, progress: Progress = SILENT) -> Outcome:
-    """Do the job; ``progress`` hears of ``PHASES`` phases."""
+    """Run the job; ``progress`` receives ``PHASES`` phases."""
     with noted() as notes:
         check_options(job)
         check_place(job.out, resume=job.resume, force=job.force)
         question = question_of(job)
         progress.phase("reading the table")
-        with _Work.begun("epsilon", job, opened(job), notes, progress) as work:
+        with _Work.start("epsilon", job, opened(job), notes, progress) as work:
             return work.done(question)
 
 
@@ -90,7 +91,7 @@ class _Work(TableWork):
     job: EpsilonRequest
 
     def done(self, question: Question) -> Outcome:
-        """Take every step that has not been taken."""
+        """Run every step that is not finished."""
         job, progress = self.job, self.progress
         store = self._store() if self.blocks else None
         choice, facts = self._choice(question, store)
@@ -113,19 +114,19 @@ class _Work(TableWork):
         return Outcome(choice=choice, page=page, command=command, files=files)
 
     def _store(self) -> PartStore:
-        """Return where the parts are; a table that has appeared is checked once more."""
+        """Return the store of the parts; a finished table is checked again."""
         workspace = self.run.workspace
         with writing(self.job.out, CONTINUE):
-            if self.run.kept("begun", bool) is None:
-                # What is there belongs to an earlier run, and would be read as this one's.
+            if self.run.kept("started", bool) is None:
+                # Results of an earlier run would be read as those of this run.
                 workspace.remove_results()
-                self.run.keep("begun", True)
+                self.run.keep("started", True)
             else:
                 workspace.take_back(PARTS_TABLE, "epsilon")
             return self.run.store("epsilon")
 
     def _choice(self, question: Question, store: PartStore | None) -> tuple[EpsilonChoice, Facts]:
-        # Every ε that is looked at has its own mechanism.
+        # Every ε on the grid has its own mechanism.
         training = training_of(self.job, self.encoding, epsilon=1.0)
         ball = training.ball(len(self.encoding.entries))
         source, rows, facts = self.known_rows(ball, label_scale_of(self.job))
@@ -144,27 +145,27 @@ class _Work(TableWork):
         return choice, facts
 
     def _seeds(self) -> list[np.random.SeedSequence]:
-        """Return the seeds that were asked for, or the run's own: a resumed run has the same."""
+        """Return the given seeds, or those of the run, which a resumed run shares."""
         if self.job.seed is not None:
             return seeds_of(self.job.seed)
         return np.random.SeedSequence(int(self.run.salt, 16)).spawn(2)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Name the remedy if the disk is full; a run without parts that fails leaves nothing."""
+        """Report a full disk with its remedy; a run without parts that fails leaves nothing."""
         workspace = self.run.workspace
         if self.blocks:
             with writing(self.job.out, CONTINUE):
                 yield
             return
         with writing(self.job.out, NOTHING_LEFT):
-            # What an earlier run left, a table in parts above all, would stand in the way.
+            # Results of an earlier run, above all a table in parts, would block the new files.
             workspace.remove_results()
             with workspace.all_or_none():
                 yield
 
     def _write(self, choice: EpsilonChoice, page: Page, store: PartStore | None) -> dict[str, Path]:
-        """Write the curator's files, each whole; of parts the table comes last."""
+        """Write the curator's files, each complete; a table of parts comes last."""
         out, audience = self.job.out, page.audience
         html = render_html(page).encode()
         path = out / self.encoding.audience.file_name("encoding", "json")
@@ -187,7 +188,7 @@ class _Work(TableWork):
         return files
 
 
-# -- what is reported ----------------------------------------------------------------------------
+# -- the report ----------------------------------------------------------------------------------
 
 
 def _picture(choice: EpsilonChoice) -> bytes:
@@ -200,12 +201,12 @@ def _picture(choice: EpsilonChoice) -> bytes:
 def _settings(
     job: EpsilonRequest, encoding: Encoding, choice: EpsilonChoice
 ) -> tuple[Setting, ...]:
-    """Return every constant that shaped the answer, and where it came from."""
+    """Return every constant that the result depends on, and its origin."""
     assert choice.plan is not None
-    how = choice.mechanism or choice.plan(1.0)
+    mechanism = choice.mechanism or choice.plan(1.0)
     chosen = Chosen(job=job, encoding=encoding)
     scaling = default_intercept(len(encoding.entries))
-    asked = [
+    criteria = [
         chosen.setting(_NAMES.get(name, name), _value(job, name), job.is_given(name))
         for name in QUESTION
     ]
@@ -213,11 +214,11 @@ def _settings(
     return (
         *chosen.target(label_scale_of(job)),
         *chosen.model(
-            how,
+            mechanism,
             intercept=f"{scaling:g} in each row",
             remark=", that of this epsilon",
         ),
-        *asked,
+        *criteria,
         chosen.setting("seed", seed, job.seed is not None),
         *chosen.table(),
     )
@@ -233,9 +234,9 @@ def _value(job: EpsilonRequest, name: str) -> str:
 
 
 def _command(job: EpsilonRequest, choice: EpsilonChoice) -> tuple[str, ...] | None:
-    """The command that releases and profiles a model at the recommended ε.
+    """Return the command that releases and profiles a model at the recommended ε.
 
-    Never with the seed: that was for the simulation, and a seeded release is not private.
+    The seed is left out: it is for the simulation, and a seeded release is not private.
     """
     in_files = isinstance(job.source, str) and isinstance(job.encoding, Path | None)
     if choice.recommended is None or not in_files:

@@ -1,8 +1,8 @@
-"""What jobs release: drawn once, and entered in the ledger before it appears.
+"""Releases of jobs: drawn once, and recorded in the ledger before they appear.
 
-When all of model.json is on the disk, its checksum is kept; then the ledger lists it; then it
-appears. A run that is resumed has model.json, or the whole draft of it; where neither is left of a
-model that a ledger lists for this run, it ends with an error.
+When all of model.json is on the disk, its checksum is stored; then the ledger lists it; then it
+appears. A resumed run finds model.json or its complete draft. If a ledger lists a model of the run
+and neither is left, the run ends with an error.
 """
 
 import os
@@ -20,12 +20,12 @@ from expost.files.atomic import (
     drafts,
     is_same_file,
     read_json,
-    settle,
+    sync_folder,
     write_bytes,
     write_json,
 )
 from expost.files.directory import RUN
-from expost.jobs.output import CONTINUE, RELEASES, RESULTS, begun, writing
+from expost.jobs.output import CONTINUE, RELEASES, RESULTS, is_unfinished, writing
 from expost.jobs.runs import Run, identity_of, kept_in, read_state
 from expost.jobs.workspace import DRAFTS
 from expost.ledger import NAME, Entry, Ledger, append, entries_of, ledger_path, now
@@ -45,7 +45,7 @@ __all__ += [
     "store_model",
     "table_ledger",
 ]
-__all__ += ["together"]
+__all__ += ["composition_notices"]
 
 MODEL = "model.json"
 # The file that names the ledger of model.json.
@@ -58,9 +58,8 @@ GUARDED = frozenset({*RESULTS, *RELEASES})
 def ledgers_for(folder: Path, given: Path | None, source: Any) -> tuple[Path, ...]:
     """Return the ledgers that list a release of ``source``.
 
-    The first is the ledger that was ``given``, or the one beside the table. Ledgers that exist in
-    the folder or beside the table are kept up to date too: a reader who finds one there must not
-    take it for complete if it is not.
+    The first is the ``given`` ledger, or the one next to the table. Ledgers that exist in the
+    folder or next to the table are updated too: a ledger that is found there must be complete.
     """
     own = folder / NAME
     beside = table_ledger(source) if given is None or _is_file(source) else None
@@ -77,7 +76,7 @@ def _is_file(source: Any) -> bool:
 
 
 def table_ledger(source: Any) -> Path | None:
-    """Return the ledger of a table: ``<table>.ledger.CURATOR-ONLY.json`` beside its file.
+    """Return the ledger of a table: ``<table>.ledger.CURATOR-ONLY.json`` next to its file.
 
     None for a table in memory. The rows of a database or a glob have no single file, so that their
     ledger must be named.
@@ -101,7 +100,7 @@ def table_ledger(source: Any) -> Path | None:
 
 
 def ledger_beside(folder: Path) -> Path | None:
-    """Return the ledger in a folder, or the one that the folder's model is recorded in."""
+    """Return the ledger in a folder, or the one that lists the folder's model."""
     own, pointer = folder / NAME, folder / POINTER
     if own.exists() or not pointer.is_file():
         return own if own.exists() else None
@@ -114,7 +113,7 @@ def ledger_beside(folder: Path) -> Path | None:
 
 
 def point_to(ledger: Path, folder: Path) -> None:
-    """Write into a folder which ledger lists its model, if that is elsewhere."""
+    """Write the path of the ledger of a model into its folder, if the ledger is elsewhere."""
     if ledger.parent.resolve() == folder.resolve():
         return
     try:
@@ -126,26 +125,26 @@ def point_to(ledger: Path, folder: Path) -> None:
 
 
 def check_ledgers(ledgers: Sequence[Path], out: Path) -> None:
-    """Refuse what cannot be listed before it is released; ``out`` is made later if need be."""
+    """Refuse ledgers that cannot be written, before a release; ``out`` may not exist yet."""
     own = out / NAME
-    # A link that leads nowhere is no ledger yet, and might lead somewhere later.
+    # A broken link is no ledger yet, and might lead somewhere later.
     for path in (*ledgers, own) if own.is_symlink() else ledgers:
         folder = path.parent
         if is_same_file(folder, out) and (path.name in GUARDED or path.is_symlink()):
-            what = "is a symbolic link" if path.is_symlink() else "is the name of a result"
+            problem = "is a symbolic link" if path.is_symlink() else "is the name of a result"
             raise InvalidInput(
-                f"ledger={str(path)!r}: {what} in the folder of the results; name another with"
+                f"ledger={str(path)!r}: {problem} in the folder of the results; name another with"
                 " --ledger."
             )
         if not folder.is_dir() and folder != out:
             raise InvalidInput(
-                f"ledger={str(path)!r}: its folder is not there; make it, or name another with"
+                f"ledger={str(path)!r}: its folder does not exist; create it, or name another with"
                 " --ledger."
             )
         if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
             raise InvalidInput(
-                f"ledger={str(path)!r}: its folder cannot be written to, and what is not listed is"
-                " not released; name another with --ledger."
+                f"ledger={str(path)!r}: its folder cannot be written to, and nothing is released"
+                " without a ledger; name another with --ledger."
             )
         if path.exists():
             _usable(path)
@@ -156,8 +155,8 @@ def _usable(path: Path) -> Ledger:
         return Ledger.load(path)
     except ExpostError as error:
         raise InvalidInput(
-            f"{str(error).rstrip('.')}; nothing is released while it is: restore it from a copy, or"
-            " name another with --ledger."
+            f"{str(error).rstrip('.')}; nothing is released without a valid ledger: restore it from"
+            " a copy, or name another with --ledger."
         ) from None
 
 
@@ -173,13 +172,15 @@ def listed_for(ledgers: Sequence[Path], identity: str, kind: str) -> dict[str, P
 
 @dataclass(kw_only=True)
 class Lister:
-    """Lists one release in several ledgers; to be called when all of it is on the disk, and before
-    it appears, so that no crash leaves a release that is not listed.
+    """A callback that lists one release in several ledgers.
+
+    It is called when all of the release is on the disk and before it appears, so that no crash
+    leaves a release that is not listed.
 
     ``release``  a model, or a report of the released ``model``, which is listed with it.
     ``path``     the file that holds it.
     ``digest``   of the rows under a ledger's own salt.
-    ``notices``  what the first ledger says now.
+    ``notices``  on the composition of the releases in the first ledger.
     """
 
     release: Release | PublishedReport
@@ -192,10 +193,10 @@ class Lister:
 
     def __call__(self) -> None:
         """Append to every ledger."""
-        for place, path in enumerate(self.ledgers):
+        for index, path in enumerate(self.ledgers):
             ledger = append(path, lambda ledger: self._entries(self.digest(ledger)))
-            if place == 0:
-                self.notices = together(ledger, path, self.digest(ledger))
+            if index == 0:
+                self.notices = composition_notices(ledger, path, self.digest(ledger))
 
     def _entries(self, data: str) -> Sequence[Entry]:
         written = self.release.to_json()
@@ -204,10 +205,10 @@ class Lister:
         return own if self.model is None else (*entries_of(self.model, data=data), own[-1])
 
 
-def together(ledger: Ledger, path: Path, data: str | None) -> tuple[str, ...]:
-    """That there were other releases, and what all of them spend; nothing for the first one.
+def composition_notices(ledger: Ledger, path: Path, data: str | None) -> tuple[str, ...]:
+    """Return notices on what all releases of a ledger spend; none for the first release.
 
-    ``data`` is the digest of the rows in question, where it is known.
+    ``data``  the digest of the rows, if known.
     """
     # An encoding is released with a model.
     count = sum(entry.kind != "encoding" for entry in ledger.entries)
@@ -217,27 +218,26 @@ def together(ledger: Ledger, path: Path, data: str | None) -> tuple[str, ...]:
     spent = f"epsilon {at_most(ledger.epsilon_by_addition, 4)}"
     spent += f", delta {at_most(delta)}" if delta else ""
     known = [entry.data for entry in ledger.entries if None not in (entry.data, data)]
-    others = sum(one != data for one in known)
+    others = sum(digest != data for digest in known)
     notice = (
-        f"This data set has been released {count} times, and seeing all of it spends {spent}"
-        f" by addition: profile these releases together; expost ledger {shlex.quote(str(path))}"
-        " lists and composes them."
+        f"This data set has {count} releases, which together spend {spent} by addition:"
+        f" profile them together; expost ledger {shlex.quote(str(path))} lists and composes them."
     )
     if not others:
         return (notice,)
     return (
         notice,
-        f"{others} of the {len(ledger)} were made from other rows, or with other columns; they"
-        " count all the same, for the same people may be among them.",
+        f"{others} of the {len(ledger)} were made from other rows or columns; they count too,"
+        " because the same people may be among them.",
     )
 
 
 def model_notices(
     model: Path, given: Path | None, source: Any, digest: Callable[[Ledger], str] | None
 ) -> tuple[str, ...]:
-    """Return what a ledger says about a model: the one ``given``, of its folder, or of its table.
+    """Return the notices of a model's ledger: the one ``given``, of its folder, or of its table.
 
-    ``digest`` is that of the rows under a ledger's own salt, where there are rows.
+    ``digest``  returns the digest of the rows under a ledger's salt; None without rows.
     """
     path = ledger_beside(model.parent) or model.parent / NAME
     if not path.exists() and _is_file(source):
@@ -248,29 +248,29 @@ def model_notices(
     add = f"expost ledger {shlex.quote(str(path))} --add {shlex.quote(str(model))}"
     if not path.exists():
         if given is not None:
-            raise InvalidInput(f"ledger={str(path)!r}: is not there (start it with: {add})")
+            raise InvalidInput(f"ledger={str(path)!r}: does not exist (start it with: {add})")
         return (
-            "No ledger lies beside the model, so that it is not known how often its data was"
-            f" released; name one with --ledger, or start one with: {add}",
+            "There is no ledger next to the model, so the number of releases of its data is"
+            f" unknown; name one with --ledger, or start one with: {add}",
         )
     try:
         ledger = Ledger.load(path)
     except ExpostError as error:
-        return (f"The ledger cannot be relied on: {error}",)
+        return (f"The ledger is not valid: {error}",)
     listed = {entry.release: entry for entry in ledger.entries}
     (first, *_) = entries_of(model)
     if first.release not in listed:
         return (
             f"The model is not in {path}: what it spent is not counted there; list it with: {add}",
-            *together(ledger.with_entries([first]), path, None),
+            *composition_notices(ledger.with_entries([first]), path, None),
         )
     entry = listed[first.release]
     if digest is None or entry.data is None or digest(ledger) == entry.data:
-        return together(ledger, path, entry.data)
+        return composition_notices(ledger, path, entry.data)
     return (
-        f"These are not the rows that the model was made from, says {path}: other rows, another"
-        " order, or other cells.",
-        *together(ledger, path, entry.data),
+        f"According to {path}, the model was made from other rows, another order of them, or other"
+        " cells.",
+        *composition_notices(ledger, path, entry.data),
     )
 
 
@@ -281,12 +281,12 @@ def model_notices(
 class Drawn:
     """A model that a run has drawn.
 
-    ``place``              the file that holds it: model.json, or a draft of it.
+    ``path``               the file that holds it: model.json, or a draft of it.
     ``reading``, ``fitting``  the notices of the process that drew it.
     """
 
     release: Release
-    place: Path
+    path: Path
     reading: tuple[str, ...]
     fitting: tuple[str, ...]
 
@@ -308,14 +308,14 @@ class _Kept:
 
 
 def drawn_before(out: Path, ledgers: Sequence[Path]) -> Drawn | None:
-    """Return the model that the unfinished run in ``out`` has drawn, if it has."""
-    if not begun(out):
+    """Return the model that the unfinished run in ``out`` has drawn, or None."""
+    if not is_unfinished(out):
         return None
     return _drawn(out, read_state(out)["salt"], ledgers)
 
 
 def drawn_in(run: Run, ledgers: Sequence[Path]) -> Drawn | None:
-    """Return the model that this run has drawn, if it has."""
+    """Return the model that this run has drawn, or None."""
     return _drawn(run.out, run.salt, ledgers)
 
 
@@ -325,21 +325,21 @@ def _drawn(out: Path, salt: str, ledgers: Sequence[Path]) -> Drawn | None:
     if kept is None or (listed and kept.sha256 not in listed):
         if not listed:
             return None
-        # The ledger is believed, not the folder: what it lists was released.
+        # The ledger decides, not the folder: its entries were released.
         kept = _Kept(sha256=next(iter(listed)))
-    path = out / MODEL
-    for place in (path, *drafts(path, out / RUN / DRAFTS)):
-        if not place.is_symlink() and place.exists() and _is_model(place, kept.sha256):
+    model = out / MODEL
+    for path in (model, *drafts(model, out / RUN / DRAFTS)):
+        if not path.is_symlink() and path.exists() and _is_model(path, kept.sha256):
             return Drawn(
-                release=Release.load(place),
-                place=place,
+                release=Release.load(path),
+                path=path,
                 reading=kept.reading,
                 fitting=kept.fitting,
             )
     if listed:
         raise InvalidInput(
-            f"out={str(out)!r}: this run has drawn a model, which {listed[kept.sha256]} lists and"
-            " which is gone; it is not drawn a second time: restore model.json, or release another"
+            f"out={str(out)!r}: the model of this run is listed in {listed[kept.sha256]}, but its"
+            " file is gone; it is not drawn a second time: restore model.json, or release another"
             " one with --force, which spends its epsilon again."
         )
     return None
@@ -370,7 +370,7 @@ def store_model(
         try:
             lister()
         except Exception:
-            # What cannot be listed is not released.
+            # A model that cannot be listed is not released.
             run.forget("model")
             raise
 
@@ -379,24 +379,24 @@ def store_model(
         run.workspace.remove_results()
         write_json(path, release.audience, value, before=before)
         point_to(lister.ledgers[0], run.out)
-        settle(run.out)
+        sync_folder(run.out)
 
 
 def store_drawn(run: Run, drawn: Drawn, lister: Lister) -> None:
-    """List the model that this run has drawn, and let it appear, where that is still to be done."""
+    """List the model that this run has drawn, and write model.json, unless already done."""
     path = run.out / MODEL
     with writing(run.out, CONTINUE):
-        if drawn.place == path:
+        if drawn.path == path:
             lister()
         else:
             run.workspace.remove_results()
-            adopt(path, drawn.release.audience, drawn.place, before=lister)
+            adopt(path, drawn.release.audience, drawn.path, before=lister)
         point_to(lister.ledgers[0], run.out)
-        settle(run.out)
+        sync_folder(run.out)
 
 
 def copy_model(run: Run, release: Release, given: Path | None) -> None:
-    """Store the model that was given, once its rows are known to be the right ones."""
+    """Store the given model, after its rows were checked."""
     path = run.out / MODEL
     if run.kept("copied", bool) is None:
         content = None if given is None else given.read_bytes()

@@ -1,4 +1,4 @@
-"""The folder of a command's results: its names, and what is refused before any work."""
+"""The folder of a command's results: its file names, and checks before any work."""
 
 import os
 import re
@@ -21,12 +21,12 @@ __all__ = [
     "REPORTS",
     "RESULTS",
     "STATE",
-    "begun",
     "check_folder",
     "check_page_folder",
     "check_place",
     "default_folder",
     "holds_anything",
+    "is_unfinished",
     "made_now",
     "nothing_to_resume",
     "writing",
@@ -37,8 +37,7 @@ MANIFEST, STATE = Audience.CURATOR_ONLY.file_name(".expost-manifest", "json"), "
 # The remedies where the disk is full: of a run that can be resumed, and of one that cannot.
 CONTINUE = "progress was saved: free some space, and continue with --resume"
 NOTHING_LEFT = "nothing is left of this run; free some space, or name another folder"
-# What was drawn: it may be replaced by another run, and is never removed. A report that is not
-# public has a name that says so.
+# Releases may be replaced by another run, and are never removed.
 REPORTS = ("report.json", Audience.NEEDS_REVIEW.file_name("report", "json"))
 RELEASES = ("model.json", *REPORTS)
 _STEMS = (
@@ -59,7 +58,7 @@ _STEMS = (
     ("comparison", "json"),
     ("comparison", "parquet"),
 )
-# The files that a command may write, beside releases.
+# The files other than releases that a command may write.
 RESULTS = tuple(
     audience.file_name(*names)
     for audience in (Audience.PUBLIC, Audience.CURATOR_ONLY)
@@ -68,14 +67,14 @@ RESULTS = tuple(
 
 
 def made_now() -> str:
-    """Return the date that a page is given; renderers do not read the clock."""
+    """Return the date for a page; renderers do not read the clock."""
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def check_folder(out: Path, *, force: bool, lost: str = "") -> None:
     """Refuse a folder that cannot be written to, or that holds another run, before any work.
 
-    ``lost`` says what writing over an earlier run would cost.
+    ``lost``  a remark on what overwriting an earlier run loses.
     """
     nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
     if not nearest.is_dir():
@@ -93,24 +92,24 @@ def check_folder(out: Path, *, force: bool, lost: str = "") -> None:
 
 
 def holds_anything(out: Path) -> bool:
-    """Whether a folder holds anything but the remains of a run that has no state, and its list."""
+    """Return whether a folder holds anything but its list and a run without state."""
     if not out.is_dir():
         return False
     lists = {MANIFEST, *(path.name for path in drafts(out / MANIFEST))}
     remains = [out / name for name in os.listdir(out) if name not in lists]
-    return any(path.name != RUN or path.is_symlink() or begun(out) for path in remains)
+    return any(path.name != RUN or path.is_symlink() or is_unfinished(out) for path in remains)
 
 
 def default_folder(command: str, *, resume: bool) -> Path:
-    """Return the folder of a command that names none: ``expost-<command>``, ``-2``, ``-3``, …
+    """Return the default folder of a command: ``expost-<command>``, ``-2``, ``-3`` and so on.
 
-    It is a new folder of the current one, or with ``resume`` the only one with an unfinished run.
+    It is new, or with ``resume`` the only one with an unfinished run.
     """
     stem = f"expost-{command}"
     if resume:
         pattern = re.compile(rf"{re.escape(stem)}(-[0-9]+)?")
         folders = [Path(name) for name in os.listdir() if pattern.fullmatch(name)]
-        unfinished = sorted((path for path in folders if begun(path)), key=_number)
+        unfinished = sorted((path for path in folders if is_unfinished(path)), key=_number)
         if len(unfinished) == 1:
             return unfinished[0]
         if not unfinished:
@@ -129,14 +128,14 @@ def _number(path: Path) -> int:
     return int(digits) if digits.isdigit() else 1
 
 
-def begun(out: Path) -> bool:
-    """Whether a run in this folder is unfinished."""
+def is_unfinished(out: Path) -> bool:
+    """Return whether a run in this folder is unfinished."""
     folder = out / RUN
     return not folder.is_symlink() and (folder / STATE).exists()
 
 
 def check_page_folder(out: Path, *, force: bool) -> None:
-    """Check a folder that gets a page alone, and no release: it must not hold one."""
+    """Check a folder for a page without a release: it must not hold a release."""
     check_folder(out, force=force)
     for name in RELEASES:
         if (out / name).exists():
@@ -149,15 +148,15 @@ def check_page_folder(out: Path, *, force: bool) -> None:
 def check_place(out: Path, *, resume: bool, force: bool, lost: str = "") -> None:
     """Refuse a folder that a run must not write to, before any work.
 
-    ``lost`` says what writing over an earlier run would cost.
+    ``lost``  a remark on what overwriting an earlier run loses.
     """
-    if begun(out):
+    if is_unfinished(out):
         if resume:
             return
         if not force:
             raise InvalidInput(
-                f"out={str(out)!r}: a run was begun here and is not finished; pass --resume to"
-                f" continue it, or --force to throw it away{lost}."
+                f"out={str(out)!r}: holds an unfinished run; pass --resume to continue it, or"
+                f" --force to discard it{lost}."
             )
     elif resume and not force and holds_anything(out) and not (out / MANIFEST).exists():
         raise nothing_to_resume(out)
@@ -173,7 +172,7 @@ def nothing_to_resume(out: Path) -> InvalidInput:
 
 @contextmanager
 def writing(out: Path, remedy: str) -> Iterator[None]:
-    """Turn an error of the disk into a sentence that says what to do."""
+    """Turn an error of the disk into an :class:`InvalidInput` with a ``remedy``."""
     try:
         yield
     except OSError as error:

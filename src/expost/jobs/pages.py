@@ -1,7 +1,7 @@
-"""Pages, written and read again.
+"""Writing and reading of pages.
 
-A page is report.html; its folder also holds it as Markdown and as JSON (summary.json), from which
-``expost report`` makes a page of several. Names and modes of all of them follow the strictest
+A page is report.html; its folder also holds Markdown and JSON (summary.json), from which
+``expost report`` combines several pages. The names and modes of all files follow the strictest
 audience of the page's documents.
 """
 
@@ -35,9 +35,10 @@ _LARGEST = 200_000_000
 
 
 def named_source(path: Path, audience: Audience, *, usual: str, what: str) -> str:
-    """The file's name, which a page gives as its source; on one for everybody the ``usual`` alone.
+    """Return the name of a file as a page shows it as its source.
 
-    ``what`` stands in place of any other, which may tell of the data.
+    A public page shows only the ``usual`` name, and ``what`` in place of any other name, which
+    might reveal something about the data.
     """
     return path.name if audience is not Audience.PUBLIC or path.name == usual else what
 
@@ -56,10 +57,10 @@ def store_page(
     readers: Audience | None = None,
     remedy: str = NOTHING_LEFT,
 ) -> dict[str, Path]:
-    """Write the page, its Markdown and its JSON: all of them whole, or none.
+    """Write the page, its Markdown and its JSON: all of them, or none.
 
     ``alone``    remove the results of an earlier run.
-    ``readers``  whose mode the files have, if not that of the page.
+    ``readers``  the audience that sets the mode of the files, if not that of the page.
     """
     out, audience = workspace.out, page.audience
     readers = audience if readers is None else readers
@@ -88,9 +89,9 @@ def store_answer(
     inputs: Iterable[Path],
     store: Callable[[Workspace], dict[str, Path]],
 ) -> dict[str, Path]:
-    """Write the page of an answer if one is asked for, and return its files.
+    """Write the page of an answer if it is requested, and return its files.
 
-    Without a named folder the page is written to a new one that its owner alone can open (mode
+    Without a named folder the page is written to a new one that only its owner can open (mode
     0700).
     """
     if request.out is None and not request.open_page:
@@ -102,7 +103,7 @@ def store_answer(
 
 def read_page(path: Path) -> Page:
     """Return the page in a file, or raise :class:`InvalidInput` that names it in one sentence."""
-    # A pipe would be waited for, and a device has no end.
+    # Reading a pipe would block, and a device has no end.
     if path.exists() and not path.is_file():
         raise InvalidInput(f"{path}: is not a file; name a summary that expost wrote.")
     try:

@@ -1,15 +1,15 @@
 """``expost profile``: release one model of a table, profile it, write the report.
 
-One path for rows in memory and for rows in blocks. Every step leaves something whole or nothing,
-and what is finished is not made again:
+One path for rows in memory and for rows in blocks. Every step writes its result completely or not
+at all, and finished steps are not repeated:
 
-facts    what one pass finds out about the rows;
+facts    about the rows, from one pass;
 model    θ, drawn once: model.json is on the disk before anything is computed from it, and the
-         ledger lists it before it can be seen (:mod:`expost.jobs.ledger`);
-losses   of rows in blocks: parts with one line for each row;
-profile  the same with ranks, in a folder that appears whole beside the page.
+         ledger lists it before it appears (:mod:`expost.jobs.ledger`);
+losses   with blocks: parts with one line for each row;
+profile  the same with ranks, in a folder that appears atomically.
 
-A model that exists is copied only after its rows have been found to be the right ones.
+An existing model is copied only after its rows were checked.
 """
 
 import shlex
@@ -42,10 +42,10 @@ from expost.jobs.ledger import (
 )
 from expost.jobs.output import CONTINUE, check_place, writing
 from expost.jobs.pages import write_page
-from expost.jobs.profile_asked import (
+from expost.jobs.profile_options import (
     Outcome,
-    check_asked,
-    opened_for,
+    check_request,
+    open_for_profile,
     settings_of,
 )
 from expost.jobs.requests import ProfileRequest
@@ -85,12 +85,12 @@ _NOTHING_RELEASED = "nothing was released; free some space, or name another fold
 
 
 def run(job: ProfileRequest, progress: Progress = SILENT) -> Outcome:
-    """Do the job; ``progress`` hears of ``PHASES`` phases."""
+    """Run the job; ``progress`` receives ``PHASES`` phases."""
     with noted() as notes:
         _check(job)
         progress.phase("reading the table")
         given = None if job.model is None else Release.load(job.model)
-        opened = opened_for(job, given or _drawn_before(job))
+        opened = open_for_profile(job, given or _drawn_before(job))
         return run_opened(job, given, opened, notes, progress)
 
 
@@ -101,16 +101,16 @@ def run_opened(
     notes: Callable[[], list[str]],
     progress: Progress = SILENT,
 ) -> Outcome:
-    """Do the job of a table that is open; ``given`` is the model to profile, if none is drawn."""
+    """Run the job of an open table; ``given`` is the model to profile, None to draw one."""
     table, encoding = opened
     blocks = is_streamed(job.streaming, job.out, table.rows, len(encoding.feature_names))
     if blocks and job.person_column is not None:
         raise InvalidInput(
-            f"--person {job.person_column!r}: the rows of a person cannot be brought together in"
-            " blocks; leave --engine and --resume out, and let --memory hold all rows."
+            f"--person {job.person_column!r} cannot be combined with processing in blocks; leave"
+            " --engine and --resume out, and set --memory large enough for all rows."
         )
     keeps = job.keeps_model
-    with _Work.begun(
+    with _Work.start(
         "profile",
         job,
         opened,
@@ -125,8 +125,8 @@ def run_opened(
 
 
 def _check(job: ProfileRequest) -> None:
-    """Refuse what no table can make right, before one is read."""
-    check_asked(job)
+    """Refuse options that are wrong for every table, before one is read."""
+    check_request(job)
     check_place(job.out, resume=job.resume, force=job.force, lost=job.lost)
     if job.model is None:
         check_ledgers(_ledgers(job), job.out)
@@ -137,7 +137,7 @@ def _ledgers(job: ProfileRequest) -> tuple[Path, ...]:
 
 
 def _drawn_before(job: ProfileRequest) -> Release | None:
-    """Return the model that the run to be resumed has drawn, if it has."""
+    """Return the model that the run to be resumed has drawn, or None."""
     drawn = drawn_before(job.out, _ledgers(job)) if job.resume else None
     return None if drawn is None else drawn.release
 
@@ -146,7 +146,7 @@ def _drawn_before(job: ProfileRequest) -> Release | None:
 class _Model:
     """The model and its rows.
 
-    ``notices``  what the reader must know of both; ``noted`` warnings are among them.
+    ``notices``  on both; ``noted`` is the number of warnings among them.
     """
 
     release: Release
@@ -158,7 +158,7 @@ class _Model:
 
     @cached_property
     def target(self) -> Target:
-        """The model as the profile sees it."""
+        """The model as a target of the profile."""
         return Target.of(self.release)
 
 
@@ -168,7 +168,7 @@ class _Work(TableWork):
     job: ProfileRequest
 
     def done(self, given: Release | None) -> Outcome:
-        """Take every step that has not been taken."""
+        """Run every step that is not finished."""
         job, progress = self.job, self.progress
         model = self._model(given)
         noun = "row" if job.person_column is None else "person"
@@ -232,7 +232,7 @@ class _Work(TableWork):
         )
 
     def _objective(self, release: Release) -> tuple[Objective, Facts]:
-        """Return the rows as the objective of a model that exists sees them."""
+        """Return the objective of an existing model on the rows, and their facts."""
         _, rows, facts = self.known_rows(release.ball, release.label_scale)
         return objective_of(release, rows), facts
 
@@ -283,7 +283,7 @@ class _Work(TableWork):
         return result
 
     def _in_blocks(self, model: _Model, given: Release | None) -> Profile:
-        """Profile rows that are read in blocks, into parts."""
+        """Profile rows in blocks, into parts."""
         with writing(self.job.out, CONTINUE):
             parts = self._losses(model)
             if given is not None:
@@ -293,13 +293,13 @@ class _Work(TableWork):
 
     def _losses(self, model: _Model) -> dict[int, Part]:
         """Compute every row's loss."""
-        how, store = model.release.mechanism, self.run.store("losses")
+        mechanism, store = model.release.mechanism, self.run.store("losses")
         finished, known = store.finished(), self.run.kept("losses", int)
         if known is None or len(finished) != known:
             models = model.release.theta, model.objective.minimiser(TOLERANCE).theta
             finished = row_parts(
                 model.objective,
-                how.prepare(model.objective, model.release.theta, expected=True),
+                mechanism.prepare(model.objective, model.release.theta, expected=True),
                 models,
                 store,
                 finished=finished,
@@ -309,12 +309,12 @@ class _Work(TableWork):
         return finished
 
     def _ranked(self, model: _Model, parts: dict[int, Part]) -> Profile:
-        """Rank the rows, and let the table appear."""
+        """Rank the rows, and write the table."""
         release = model.release
         source, terms = self.run.store("losses"), Terms.of_removal(release.mechanism)
         maxima = maxima_of_parts(source, parts, self.engine)
         digest = digest_of_parts(source, parts, maxima, terms, self.engine)
-        # A table that has appeared is checked once more.
+        # A finished table is checked again.
         self.run.workspace.take_back(_TABLE, "profile")
         store = self.run.store("profile")
         ranked, most = ranked_parts(
@@ -367,9 +367,9 @@ class _Work(TableWork):
         )
 
     def _next(self, result: Profile) -> Code:
-        """Return what to type next: publish the model, or choose a smaller or larger ε."""
+        """Return the next command: publish the model, or choose another ε."""
         job = self.job
-        # Names without folders: the page does not depend on where its files lie.
+        # Names without folders: the page does not depend on the location of its files.
         if result.useless is None and not result.digest.past_posterior and not result.is_noiseless:
             publish = ("expost", "publish", "--model", str(Path(job.out.name) / MODEL))
             return Code(text=shlex.join(publish), purpose="a page where people look up their bound")
@@ -403,7 +403,7 @@ class _Work(TableWork):
                 yield result.by(cells.column(name).combine_chunks(), name=name)
 
     def _write(self, result: Profile, page: Page) -> dict[str, Path]:
-        """Write the curator's files, each whole or absent."""
+        """Write the curator's files, each completely or not at all."""
         out, encoding = self.job.out, self.encoding
         html = render_html(page).encode()
         files = {
@@ -421,5 +421,5 @@ class _Work(TableWork):
 
 
 def _unevenness(grouping: Grouping) -> float:
-    """Return how far the exposed rows are spread over the groups otherwise than all rows are."""
+    """Return how far the distribution of exposed rows over the groups is from that of all rows."""
     return sum(abs(group.top_share - group.share) for group in grouping.groups)

@@ -1,10 +1,10 @@
-"""``expost publish`` and ``expost lookup``: a report to be published, and its answers.
+"""``expost publish`` and ``expost lookup``: a report for publication, and its answers.
 
-The report is of the one model that was released; θ is never drawn again. It is report.json where it
-may be published, and report.CURATOR-ONLY.json where it needs a review. A report is drawn once: it
-is kept in the run's own folder before the ledger lists it, listed before it has its place, and on
-the disk before anything exact is computed. The comparison with the exact losses is a
-file, or of rows in blocks a folder of parts that appears whole.
+The report is of the one released model; θ is never drawn again. It is report.json if it may be
+published, and report.CURATOR-ONLY.json if it needs a review. A report is drawn once: it is stored
+in the run's folder before the ledger lists it, listed before it appears, and on the disk before
+anything exact is computed. The comparison with the exact losses is a file, or with blocks a folder
+of parts that appears atomically.
 """
 
 from collections.abc import Sequence
@@ -59,13 +59,13 @@ __all__ += ["outcome_lines", "run", "run_lookup"]
 PHASES = 3
 _LONGEST_NOTICE = 400
 _NOT_PUBLISHED = "nothing was published; free some space, or name another folder"
-_NO_COMPARISON = "the report is there, and holds; free some space for the comparison"
-# The figures of an answer that a program gets, by their names.
+_NO_COMPARISON = "the report was written and is valid; free some space for the comparison"
+# The figures of an answer in JSON.
 _FIGURES = (
     *("label", "exposure", "certainty", "epsilon_gradient", "epsilon_hessian", "delta"),
     *("everything", "certainty_in_everything", "fails_with", "everything_fails_with"),
 )
-# The results of an earlier report that a new one replaces; those of a profile stay.
+# The results of an earlier report that a new one replaces; those of a profile are kept.
 _COMPARISONS = tuple(
     Audience.CURATOR_ONLY.file_name("comparison", suffix) for suffix in ("json", "parquet")
 )
@@ -74,7 +74,7 @@ _PAGE = (("report", "html"), ("report", "md"), ("summary", "json"))
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of it."""
+    """The report, its comparison with the exact losses if a table was given, and the files."""
 
     report: PublishedReport
     comparison: Comparison | None
@@ -82,7 +82,7 @@ class Outcome:
     notices: tuple[str, ...]
 
     def scalars(self) -> dict[str, Any]:
-        """Return the public figures: of the model, and with what probability a bound fails."""
+        """Return the public figures: those of the model, and the failure probability of a bound."""
         report = self.report
         own = {"kind": report.kind, "audience": report.audience.value}
         return {**report.release.scalars(), **own, "fails_with": report.fails_with}
@@ -105,7 +105,7 @@ class Outcome:
 
 
 def run(job: PublishRequest, progress: Progress = SILENT) -> Outcome:
-    """Do the job; ``progress`` is told of ``PHASES`` phases."""
+    """Run the job; ``progress`` receives ``PHASES`` phases."""
     with noted() as notes:
         check_place(job.out, resume=job.resume, force=job.force, lost=job.lost)
         if job.kind == "data-dependent":
@@ -113,36 +113,36 @@ def run(job: PublishRequest, progress: Progress = SILENT) -> Outcome:
         progress.phase("reading the table")
         release = Release.load(job.model)
         if job.kind != "data-dependent":
-            # A ledger that is named and not there is a mistake, to be reported before any work.
+            # A named ledger that does not exist is an error, reported before any work.
             model_notices(job.model, job.ledger, job.source, None)
         plan, opened = _plan(job, release), _opened(job, release)
         _check_names(job, plan.file_name)
         more: dict[str, Any] = {"model": release.to_json()["sha256"]}
         options: dict[str, Any] = {"lost": job.lost, "releases": (plan.file_name,)}
         if opened is not None:
-            with _Work.begun(
+            with _Work.start(
                 "publish", job, opened, notes, progress, more=more, plan=plan, **options
             ) as work:
                 return work.done()
         more["rows"] = None
-        with running_job("publish", job, blocks=False, more=more, **options) as begun:
-            report, files, notices = _Publication(job, plan, begun).report(None, progress)
+        with running_job("publish", job, blocks=False, more=more, **options) as run_:
+            report, files, notices = _Publication(job, plan, run_).report(None, progress)
             return Outcome(
                 report=report,
                 comparison=None,
-                files=files | _store_page(job, report, begun),
+                files=files | _store_page(job, report, run_),
                 notices=(*notices, *notes()),
             )
 
 
 def _ledgers(job: PublishRequest) -> tuple[Path, ...]:
-    """Return those of the data set, which the model's is: a report elsewhere spends of it too."""
+    """Return the ledgers of the model's data set, from which a report elsewhere spends too."""
     ledger = job.ledger or ledger_beside(job.model.parent)
     return ledgers_for(job.model.parent, ledger, job.source)
 
 
 def _plan(job: PublishRequest, release: Release) -> ReportPlan:
-    """Return the request for the report; what does not depend on the rows is checked."""
+    """Return the plan of the report; options that do not depend on the rows are checked."""
     return ReportPlan.of(
         release,
         kind=job.kind,
@@ -154,7 +154,7 @@ def _plan(job: PublishRequest, release: Release) -> ReportPlan:
 
 
 def _opened(job: PublishRequest, release: Release) -> tuple[Table, Encoding] | None:
-    """The table as the model reads it, where one is given; no row is held."""
+    """Open the table with the model's encoding, if one is given; no row is held."""
     if job.source is None:
         if job.kind == "data-dependent":
             raise InvalidInput(
@@ -169,7 +169,7 @@ def _opened(job: PublishRequest, release: Release) -> tuple[Table, Encoding] | N
 
 @dataclass(frozen=True)
 class _Publication:
-    """The report of a run, drawn once and listed before it has its place."""
+    """The report of a run, drawn once and listed before it appears."""
 
     job: PublishRequest
     plan: ReportPlan
@@ -178,7 +178,7 @@ class _Publication:
     def report(
         self, rows: "_Work | None", progress: Progress
     ) -> tuple[PublishedReport, dict[str, Path], tuple[str, ...]]:
-        """Return the report, its files, and what the ledger says now.
+        """Return the report, its files, and the notices of the ledger.
 
         ``rows``  the rows of the model, if a table of them is given.
         """
@@ -188,11 +188,11 @@ class _Publication:
         notices, digest = tuple[str, ...](), None if rows is None else salted(rows.facts)
         report = self._drawn()
         if report is None:
-            # The rows are found to be the right ones before anything of an earlier run is removed.
+            # The rows are checked before anything of an earlier run is removed.
             report = plan.report(None if rows is None else rows.released)
             notices = _earlier(job.out / plan.file_name, plan.release)
             with writing(job.out, remedy):
-                # What belongs to an earlier report goes.
+                # Remove the results of an earlier report.
                 page = (report.audience.file_name(*names) for names in _PAGE)
                 self.run.workspace.remove((*_COMPARISONS, *page))
                 self.run.keep("report", report.to_json())
@@ -203,7 +203,7 @@ class _Publication:
                 write_json(files["report"], report.audience, report.to_json())
                 listed = model_notices(job.model, job.ledger, job.source, digest)
             else:
-                # Again after a crash: the process that was killed may have reached one of two.
+                # Again after a crash: the killed process may have updated one of two ledgers.
                 lister = Lister(
                     release=report,
                     path=files["report"],
@@ -217,23 +217,23 @@ class _Publication:
         return report, files, (*notices, *listed)
 
     def _drawn(self) -> PublishedReport | None:
-        """Return the report that this run has drawn, if it has; no second one is drawn."""
+        """Return the report that this run has drawn, or None; no second one is drawn."""
         job, run = self.job, self.run
         report = run.kept("report", PublishedReport.from_json)
         spends = self.plan.tangent_mechanism is not None
         listed = listed_for(_ledgers(job) if spends else (), run.identity, "report")
         if listed and (report is None or report.to_json()["sha256"] not in listed):
-            # The ledger is believed, not the folder: what it lists was released.
+            # The ledger decides, not the folder: its entries were released.
             (path, *_) = listed.values()
             raise InvalidInput(
-                f"out={str(job.out)!r}: this run has drawn a report, which {path} lists and which"
-                " is gone; it is not drawn a second time: draw another one with --force, which"
+                f"out={str(job.out)!r}: the report of this run is listed in {path}, but its file is"
+                " gone; it is not drawn a second time: draw another one with --force, which"
                 " spends its epsilon again."
             )
         if report is not None and not self.plan.matches(report):
             raise InvalidInput(
-                f"out={str(job.out)!r}: the report that this run drew is not the one that is asked"
-                " for; name another folder."
+                f"out={str(job.out)!r}: the report that this run drew differs from the requested"
+                " one; name another folder."
             )
         return report
 
@@ -249,13 +249,13 @@ def _check_names(job: PublishRequest, name: str) -> None:
     page = Path(name).with_suffix(".html").name
     if name != "report.json" and (job.out / page).exists() and not (job.out / name).exists():
         raise InvalidInput(
-            f"out={str(job.out)!r}: holds {page}, which this command did not write and whose name"
-            " the page of this report has; name another folder."
+            f"out={str(job.out)!r}: holds {page}, which this command did not write and would"
+            " overwrite; name another folder."
         )
 
 
 def _earlier(path: Path, release: Release) -> tuple[str, ...]:
-    """What a report of the same model that is written over has spent."""
+    """Return what an overwritten report of the same model has spent."""
     if not path.exists():
         return ()
     try:
@@ -266,31 +266,31 @@ def _earlier(path: Path, release: Release) -> tuple[str, ...]:
     if spent is None or not np.array_equal(before.release.theta, release.theta):
         return ()
     return (
-        "The report that was written over had spent epsilon"
+        "The overwritten report has spent epsilon"
         f" {upper_text(spent.epsilon_gradient)} + {upper_text(spent.epsilon_hessian)} (delta"
-        f" {upper_text(spent.delta)} each) of"
-        " the same rows: that stays spent, and counts beside what this one spends.",
+        f" {upper_text(spent.delta)} each) on the same rows. This remains spent, in addition to"
+        " what this report spends.",
     )
 
 
 def _store_page(job: PublishRequest, report: PublishedReport, run: Run) -> dict[str, Path]:
-    """A page about the report, for everybody who may have that: nothing of the table is on it."""
+    """Write the page of the report, for the same readers; it holds nothing of the table."""
     source = named_source(job.model, report.audience, usual="model.json", what="a released model")
     page = page_of(report, context=Context(source=source, made=run.made))
-    remedy = "the report is there, and holds; free some space for its page"
+    remedy = "the report was written and is valid; free some space for its page"
     files = store_page(run.workspace, page, alone=False, remedy=remedy)
     return {"page": files["report"], "text": files["text"], "summary": files["summary"]}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Work(TableWork):
-    """The steps of a run with a table; each finds what an earlier process finished of it."""
+    """The steps of a run with a table; each continues where an earlier process stopped."""
 
     job: PublishRequest
     plan: ReportPlan
 
     def done(self) -> Outcome:
-        """Take every step that has not been taken."""
+        """Run every step that is not finished."""
         job, progress = self.job, self.progress
         _ = self.facts
         publication = _Publication(job, self.plan, self.run)
@@ -315,7 +315,7 @@ class _Work(TableWork):
 
     @property
     def facts(self) -> Facts:
-        """What one pass found out about the rows."""
+        """The facts about the rows from one pass."""
         return self._known[1]
 
     @cached_property
@@ -347,7 +347,7 @@ class _Work(TableWork):
 
 
 def outcome_lines(outcome: Outcome) -> list[str]:
-    """Return what a curator reads at the end of a run."""
+    """Return the lines that ``expost publish`` prints."""
     report, files = outcome.report, outcome.files
     lines = [render_text(document_of(report, file=str(files["report"])))]
     if outcome.comparison is not None:
@@ -365,7 +365,7 @@ def outcome_lines(outcome: Outcome) -> list[str]:
 def look_up(
     path: Path, values: Sequence[str], label: str | None
 ) -> tuple[PublishedReport, tuple[Answer, ...]]:
-    """Answer a person who gives COLUMN=VALUE for each column."""
+    """Return a report and its answers to a person with these COLUMN=VALUE strings."""
     report = PublishedReport.load(path)
     known = (*report.form.names, *report.form.unused)
     given: dict[str, str] = {}
@@ -380,7 +380,7 @@ def look_up(
 def run_lookup(
     request: LookupRequest,
 ) -> tuple[PublishedReport, tuple[Answer, ...], dict[str, Path]]:
-    """Return the report, its answers to a person, and the files of their page.
+    """Return the report, its answers, and the files of their page.
 
     The page is about one row, and only its owner can read it.
     """
@@ -388,8 +388,8 @@ def run_lookup(
     report, answers = look_up(request.report, request.values, request.label)
 
     def store(workspace: Workspace) -> dict[str, Path]:
-        named = {"usual": "report.json", "what": "a published report"}
-        source = named_source(request.report, report.audience, **named)
+        shown = {"usual": "report.json", "what": "a published report"}
+        source = named_source(request.report, report.audience, **shown)
         context = Context(source=source, made=made_now())
         page = page_of(report, answers=answers, context=context)
         return store_page(workspace, page, readers=Audience.CURATOR_ONLY)
@@ -398,7 +398,7 @@ def run_lookup(
 
 
 def _parted(text: str, known: Sequence[str]) -> tuple[str, str]:
-    """COLUMN and VALUE; a column's name may hold '=' itself."""
+    """Return COLUMN and VALUE; the name of a column may contain '='."""
     own = [name for name in known if text.startswith(f"{name}=")]
     if own:
         name = max(own, key=len)
@@ -410,12 +410,12 @@ def _parted(text: str, known: Sequence[str]) -> tuple[str, str]:
 
 
 def answer_lines(report: PublishedReport, answers: Sequence[Answer]) -> list[str]:
-    """Return the answers to a person as text."""
+    """Return the lines that ``expost lookup`` prints."""
     return [render_text(document_of(report, answers=answers))]
 
 
 def answers_json(report: PublishedReport, answers: Sequence[Answer]) -> dict[str, Any]:
-    """The same for a program."""
+    """Return the answers as JSON."""
     return {
         "kind": report.kind,
         "audience": report.audience.value,

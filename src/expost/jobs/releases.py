@@ -1,4 +1,4 @@
-"""``expost ledger``: every release of a data set, and what they spend together."""
+"""``expost ledger``: every release of a data set, and their composition."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,25 +26,25 @@ def run(request: LedgerRequest) -> tuple[Listing, dict[str, Path]]:
         if len(paths) != 1:
             raise InvalidInput("PATH: name one ledger to record releases in (--add).")
         paths = (add(paths[0], request.add),)
-    found = listing(paths, request.delta)
+    releases = listing(paths, request.delta)
 
     def store(workspace: Workspace) -> dict[str, Path]:
         source = ", ".join(path.name for path in paths)
         context = Context(source=source, made=made_now())
-        return store_page(workspace, page_of(found, context=context))
+        return store_page(workspace, page_of(releases, context=context))
 
-    return found, store_answer(request, paths, store)
+    return releases, store_answer(request, paths, store)
 
 
 def add(path: Path, files: Sequence[Path]) -> Path:
-    """List these model.json and report.json files in a ledger, which is started if need be.
+    """List these model.json and report.json files in a ledger, which is created if necessary.
 
-    The ledger of a folder is the one that its model is recorded in: a second one would hide it.
+    The ledger of a folder is the one that lists its model: a second one would hide it.
     """
     known = ledger_beside(path) if path.is_dir() else None
     ledger = known or ledger_path(path)
     if not ledger.parent.is_dir():
-        raise InvalidInput(f"ledger={str(ledger)!r}: its folder is not there; make it.")
+        raise InvalidInput(f"ledger={str(ledger)!r}: its folder does not exist; create it.")
     # Read before the ledger is touched: either all are listed or none.
     entries = [entry for file in files for entry in entries_of(file)]
     try:
@@ -57,7 +57,7 @@ def add(path: Path, files: Sequence[Path]) -> Path:
 
 
 def listing(paths: Sequence[Path], delta: float | None = None) -> Listing:
-    """Return what these ledgers, folders, models and reports hold, each release once."""
+    """Return the releases of these ledgers, folders, models and reports, each once."""
     releases: dict[str, tuple[Entry, Path | None]] = {}
     for path in paths:
         for entry, ledger in _entries(path):
@@ -73,23 +73,23 @@ def _entries(path: Path) -> list[tuple[Entry, Path | None]]:
     """Return the releases at one path, with the ledger that lists each."""
     if not path.is_dir():
         value = read_json(path)
-        # Also that of a newer expost, which is refused as what it is.
+        # Also one of a newer expost, which is refused with its own error.
         if isinstance(value, dict) and str(value.get("format")).startswith(_ANY_LEDGER):
             return [(entry, path) for entry in Ledger.load(path).entries]
         return _marked(entries_of(path), ledger_beside(path.parent))
     ledger = ledger_beside(path)
-    listed = [] if ledger is None else [(one, ledger) for one in Ledger.load(ledger).entries]
+    listed = [] if ledger is None else [(entry, ledger) for entry in Ledger.load(ledger).entries]
     files = [path / name for name in RELEASES if (path / name).exists()]
     if ledger is None and not files:
         raise InvalidInput(
             f"{path}: holds neither a ledger nor a model.json or report.json; name the folder of a"
             " release."
         )
-    return [*listed, *(one for file in files for one in _marked(entries_of(file), ledger))]
+    return [*listed, *(entry for file in files for entry in _marked(entries_of(file), ledger))]
 
 
 def _marked(entries: Sequence[Entry], ledger: Path | None) -> list[tuple[Entry, Path | None]]:
-    """Return each as its ledger has it, if that lists it."""
+    """Return each entry as its ledger lists it, if it does."""
     held = {} if ledger is None else {e.release: e for e in Ledger.load(ledger).entries}
     return [
         (held.get(entry.release, entry), ledger if entry.release in held else None)

@@ -1,7 +1,7 @@
-"""``expost report``: the summaries that other commands wrote, on one page.
+"""``expost report``: the summaries of other commands on one page.
 
-Nothing is computed: what is shown was found by the commands that wrote the folders. What is read
-came from outside, and is refused in one sentence where it is not whole or does not belong together.
+Nothing is computed. Summaries are untrusted input: those that are damaged or do not belong together
+are refused with one sentence.
 """
 
 import math
@@ -22,9 +22,9 @@ from expost.types import Neighbouring
 
 __all__ = ["Outcome", "run"]
 
-# Of which data these are is named by their source; the others are of a model or of a promise.
+# Documents whose source is a table; the source of the others is a model or a guarantee.
 _OF_A_TABLE = ("profile", "epsilon", "audit")
-# The order of the documents of a page, whatever the order of its files; others follow by name.
+# The order of the documents of a page; others follow by name.
 _ORDER = ("profile", "epsilon", "training", "audit", "audits", "published", "risk", "ledger")
 
 
@@ -32,7 +32,7 @@ _ORDER = ("profile", "epsilon", "training", "audit", "audits", "published", "ris
 class Outcome:
     """The page and its files.
 
-    ``left_out`` are the kinds of documents that a public page does not show, ``reasons`` say why.
+    ``left_out`` are the kinds of documents that a public page omits, ``reasons`` explain it.
     """
 
     page: Page
@@ -42,7 +42,7 @@ class Outcome:
     reasons: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """Return what a person reads at the end."""
+        """Return the lines that the command prints."""
         lines = [render_text(self.page), "", f"shown     {', '.join(self.page.kinds)}"]
         if self.left_out:
             lines += [f"left out  {', '.join(self.left_out)}: not public"]
@@ -52,12 +52,12 @@ class Outcome:
 
 
 def run(job: ReportRequest) -> Outcome:
-    """Do the job."""
-    read = _found(job.paths)
+    """Run the job."""
+    read = _summaries(job.paths)
     _check_out(job, read)
-    whole = _merged(read)
-    page = compared(whole.public() if job.public else whole)
-    left_out = [document for document in whole.documents if document.kind not in page.kinds]
+    merged = _merged(read)
+    page = compared(merged.public() if job.public else merged)
+    left_out = [document for document in merged.documents if document.kind not in page.kinds]
     with held(job.out, force=job.force, inputs=read, page=True) as workspace:
         files = _stored(workspace, page)
     return Outcome(
@@ -70,7 +70,7 @@ def run(job: ReportRequest) -> Outcome:
 
 
 def _stored(workspace: Workspace, page: Page) -> dict[str, Path]:
-    """Write the page: figures of a file may be of the right types, and none that can be shown."""
+    """Write the page; figures of a file may have valid types and still be impossible to show."""
     try:
         return store_page(workspace, page)
     except (ExpostError, OSError):
@@ -83,8 +83,8 @@ def _stored(workspace: Workspace, page: Page) -> dict[str, Path]:
         ) from None
 
 
-def _found(paths: Sequence[Path]) -> list[Path]:
-    """The summaries at these paths, each once."""
+def _summaries(paths: Sequence[Path]) -> list[Path]:
+    """Return the summaries at these paths, each once."""
     files = [file for path in paths for file in _at(path)]
     return list({file.resolve(): file for file in files}.values())
 
@@ -103,7 +103,7 @@ def _at(path: Path) -> Iterator[Path]:
 
 
 def _check_out(job: ReportRequest, read: Sequence[Path]) -> None:
-    """Refuse a folder that holds a release or what is read, before any work."""
+    """Refuse a folder that holds a release or an input, before any work."""
     for path in read:
         if path.resolve().parent == job.out.resolve():
             raise InvalidInput(
@@ -138,7 +138,7 @@ def _rank(document: Document) -> tuple[int, str]:
 
 
 def _check_together(whole: Page, kept: dict[str, Path]) -> None:
-    """Refuse documents that are not of one table and one model, as far as they say."""
+    """Refuse documents that state different tables or models."""
     stated = [
         (document.source, kept[kind])
         for kind in _OF_A_TABLE
@@ -157,8 +157,8 @@ def _check_together(whole: Page, kept: dict[str, Path]) -> None:
     published, risk = whole.get("published"), whole.get("risk")
     if risk is not None and not _is_same_guarantee(profile, risk):
         raise InvalidInput(
-            f"{kept['risk']}: is of another model than {kept['profile']} (epsilon differs); ask"
-            " expost risk about the model that was profiled, or make two pages."
+            f"{kept['risk']}: is of another model than {kept['profile']} (epsilon differs); run"
+            " expost risk on the model that was profiled, or make two pages."
         )
     removed = profile.facts.get("relation") == Neighbouring.REMOVE.value
     if published is not None and removed and not _is_same_model(profile, published):
@@ -169,7 +169,7 @@ def _check_together(whole: Page, kept: dict[str, Path]) -> None:
 
 
 def _is_same_guarantee(profile: Document, risk: Document) -> bool:
-    """Whether the guarantee may be that of the profiled model."""
+    """Return whether the guarantee may be that of the profiled model."""
     mine, theirs = profile.facts, risk.facts
     # At another δ, or for several releases, or where no model was named, ε is another figure.
     of_a_model = risk.source is not None and theirs.get("releases") == 1
@@ -181,15 +181,15 @@ def _is_same_guarantee(profile: Document, risk: Document) -> bool:
 
 
 def _is_same_model(profile: Document, published: Document) -> bool:
-    """Whether the published report may be of the profiled model."""
+    """Return whether the published report may be of the profiled model."""
     mine, theirs = profile.facts, published.facts
     return mine.get("rows") == theirs.get("rows") and _close(
         mine.get("epsilon"), theirs.get("epsilon"), 1e-9
     )
 
 
-def _close(one: object, other: object, tolerance: float) -> bool:
-    """Whether two figures are the same; what is not known is no contradiction."""
-    if not isinstance(one, int | float) or not isinstance(other, int | float):
+def _close(first: object, second: object, tolerance: float) -> bool:
+    """Return whether two figures agree; unknown figures agree with any."""
+    if not isinstance(first, int | float) or not isinstance(second, int | float):
         return True
-    return not math.isfinite(other) or math.isclose(one, other, rel_tol=tolerance)
+    return not math.isfinite(second) or math.isclose(first, second, rel_tol=tolerance)

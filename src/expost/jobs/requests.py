@@ -1,16 +1,35 @@
-"""The options of every command, each declared once: name, default, help and how its text is read.
+"""The requests of all jobs: the options of every command, each declared once.
 
-A request is what a job is given, by the command line or by a verb of Python. A field that is an
-option carries an :class:`Option`; :mod:`expost.cli.options` makes a command of a request. Nothing
-here imports numerics, so that ``--help`` is quick.
+A request is the input of a job, from the command line or from a Python function. A field that is an
+option carries an :class:`Option`; :mod:`expost.cli.options` turns a request into a command. Nothing
+here imports numerics, so that ``--help`` is fast.
 """
 
-import math
-from collections.abc import Callable, Collection
-from dataclasses import KW_ONLY, dataclass, fields
-from dataclasses import MISSING as UNSET
+from collections.abc import Collection
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
+
+from expost.jobs.options import (
+    CRITERIA,
+    FORECAST,
+    GOAL,
+    GUARANTEE,
+    MODEL,
+    PERSONS,
+    RESULTS,
+    TABLE,
+    WORK,
+    Option,
+    flag_of,
+    number_or_auto,
+    numbers,
+    options_of,
+    read_bytes,
+    read_labels,
+    read_range,
+    read_share,
+)
 
 if TYPE_CHECKING:
     from expost.jobs.streaming import Streaming
@@ -23,21 +42,14 @@ __all__ = [
     "EpsilonRequest",
     "LedgerRequest",
     "LookupRequest",
-    "Option",
     "ProfileRequest",
     "PublishRequest",
     "ReportRequest",
     "Request",
     "RiskRequest",
     "TableRequest",
-    "options_of",
+    "arguments_of",
 ]
-
-# The panels of the help.
-TABLE, MODEL, PERSONS = "Table", "Model", "Persons with several rows"
-CRITERIA, RESULTS, WORK = "Criteria", "Results", "Work"
-GUARANTEE, GOAL, FORECAST = "One guarantee", "Or one goal", "A forecast without data"
-PANELS = (*(None, TABLE, MODEL, PERSONS, GUARANTEE, GOAL, FORECAST, CRITERIA, RESULTS, WORK),)
 
 # Values that the shell completes. Jobs check them where they are used, and a test compares.
 MECHANISMS = ("auto", "output", "objective")
@@ -52,60 +64,6 @@ MECHANISM_PLUG_INS = "expost.mechanisms"
 MISSING = ("", "?")
 
 
-@dataclass(frozen=True)
-class Option:
-    """How the command line offers a field of a request.
-
-    Attributes
-    ----------
-    help
-        What the option does, its unit, and an example where the form is not obvious.
-    panel
-        The panel of the help; None for positional arguments.
-    flag
-        The name on the command line, if not that of the field.
-    metavar
-        What stands for the value in the help.
-    kind
-        The type on the command line, if not that of the field.
-    read
-        Turns the text of the command line into a value; raises ValueError with a sentence.
-    alone
-        The value that is meant where the option is given without one.
-    default
-        Words for a default that is no single value. The command line has one for a field without
-        a default: the folder of the results.
-    choices, plug_ins
-        Values that the shell completes, or a function that lists them, and the entry points that
-        add to them.
-    """
-
-    help: str
-    panel: str | None = None
-    _: KW_ONLY
-    flag: str | None = None
-    metavar: str | None = None
-    kind: Any = None
-    read: Callable[[str], Any] | None = None
-    alone: str | None = None
-    default: str | None = None
-    choices: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
-    plug_ins: str | None = None
-
-
-def options_of(request: type) -> dict[str, Option]:
-    """Return the options of a request by their fields: by panel, required ones first."""
-    hints = get_type_hints(request, include_extras=True)
-    options = {name: hint.__metadata__[0] for name, hint in hints.items() if _is_option(hint)}
-    defaults = {item.name: item.default is not UNSET for item in fields(request)}
-    order = sorted(options, key=lambda name: (PANELS.index(options[name].panel), defaults[name]))
-    return {name: options[name] for name in order}
-
-
-def _is_option(hint: Any) -> bool:
-    return isinstance(next(iter(getattr(hint, "__metadata__", ())), None), Option)
-
-
 def _attack_names() -> tuple[str, ...]:
     """Return the names of the attacks; imports them."""
     from expost.auditing.attacks import ATTACKS
@@ -113,95 +71,10 @@ def _attack_names() -> tuple[str, ...]:
     return tuple(ATTACKS)
 
 
-# -- how texts are read --------------------------------------------------------------------------
-
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
-    "KIB": 2**10,
-    "MIB": 2**20,
-    "GIB": 2**30,
-    "TIB": 2**40,
-}
-
-
-def read_bytes(text: str) -> int:
-    """Return a number of bytes, as 500MB or 2GiB."""
-    digits = text.strip().rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
-    unit = text.strip()[len(digits) :].strip().upper()
-    try:
-        size = float(digits) * _UNITS[unit]
-    except (KeyError, ValueError):
-        size = math.nan
-    if not 0 <= size < 2**63:
-        raise ValueError(f"{text!r} must be a number of bytes, as 500MB or 2GiB")
-    return int(size)
-
-
-def number_or_auto(least: str) -> Callable[[str], float | str]:
-    """Return how a number that is ``least`` or the word auto is read."""
-
-    def read(text: str) -> float | str:
-        if text == "auto":
-            return text
-        try:
-            return float(text)
-        except ValueError:
-            raise ValueError(f"{text!r} must be a number {least} or 'auto'") from None
-
-    return read
-
-
-def numbers(example: str) -> Callable[[str], tuple[float, ...]]:
-    """Return how numbers with commas between them are read."""
-
-    def read(text: str) -> tuple[float, ...]:
-        try:
-            return tuple(float(part) for part in text.split(","))
-        except ValueError:
-            raise ValueError(
-                f"{text!r} must be numbers with commas between them, as {example}"
-            ) from None
-
-    return read
-
-
-def read_share(text: str) -> float:
-    """Return a share, between 0 and 1."""
-    try:
-        share = float(text)
-    except ValueError:
-        share = math.nan
-    if not 0 < share < 1:
-        raise ValueError(f"{text!r} must be a share between 0 and 1, as 0.1")
-    return share
-
-
-def read_range(text: str) -> tuple[float, float]:
-    """Return two numbers, LOW,HIGH."""
-    ends = numbers("0,100")(text)
-    if len(ends) != 2:
-        raise ValueError(f"{text!r} must be two numbers, as 0,100")
-    return ends[0], ends[1]
-
-
-def read_labels(text: str) -> tuple[str, ...]:
-    """Return labels with commas between them."""
-    labels = tuple(label.strip() for label in text.split(","))
-    if len(labels) < 2:
-        raise ValueError(f"{text!r} must be two labels or more with commas between them")
-    return labels
-
-
-def flag_of(name: str, option: Option) -> str:
-    """Return the name of an option on the command line, or the metavar of an argument."""
-    if option.panel is None:
-        return option.metavar or name.upper()
-    return option.flag or "--" + name.replace("_", "-")
-
-
 def arguments_of(
     request: "Request", command: type, panels: Collection[str | None]
 ) -> tuple[str, ...]:
-    """Return the options that were given, of these panels, as another command takes them."""
+    """Return the given options of these panels, as arguments of another command."""
     arguments: list[str] = []
     taken = options_of(command)
     for name, option in options_of(type(request)).items():
@@ -216,7 +89,15 @@ def arguments_of(
     return tuple(arguments)
 
 
-# -- what every request has ----------------------------------------------------------------------
+# -- options of several requests -----------------------------------------------------------------
+
+
+def _ledger(default: str) -> Option:
+    return Option("Ledger of the data set.", RESULTS, metavar="FILE", default=default)
+
+
+def _table(help: str, panel: str | None = None) -> Option:
+    return Option(help, panel, metavar="DATA", kind=str)
 
 
 CuratorJson = Annotated[
@@ -225,13 +106,32 @@ CuratorJson = Annotated[
         "The same with curator-only figures; keep it out of logs.", RESULTS, flag="--json-curator"
     ),
 ]
+JsonLog = Annotated[bool, Option("Log progress to stderr as JSON lines.", WORK)]
+PredictedColumn = Annotated[
+    str | None, Option("Column that the model predicts.", TABLE, metavar="COLUMN")
+]
+Dropped = Annotated[
+    tuple[str, ...], Option("Column to leave out (repeatable).", TABLE, metavar="COLUMN")
+]
+Missing = Annotated[
+    tuple[str, ...],
+    Option(
+        "String that marks missing cells (repeatable).",
+        TABLE,
+        metavar="TOKEN",
+        default="'' and '?'",
+    ),
+]
+
+
+# -- requests ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What every command is asked.
+    """The options of every command.
 
-    ``stated``  the options that the command line gave, also those that repeat a default.
+    ``stated``  the options on the command line, also those that repeat a default.
     """
 
     stated: tuple[str, ...] = ()
@@ -257,7 +157,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class PageRequest(Request):
-    """What a command that writes a page is asked."""
+    """The options of a command that writes a page."""
 
     force: Annotated[bool, Option("Overwrite the results of an earlier run in DIR.", RESULTS)] = (
         False
@@ -269,7 +169,7 @@ class PageRequest(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class FolderRequest(PageRequest):
-    """What a command that fills a folder is asked."""
+    """The options of a command that writes a folder."""
 
     curator_json: CuratorJson = False
     out: Annotated[
@@ -280,21 +180,21 @@ class FolderRequest(PageRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkRequest(FolderRequest):
-    """What a command that takes a while is asked."""
+    """The options of a command that can be resumed."""
 
     resume: Annotated[
         bool, Option("Continue the unfinished run (default: the only one).", WORK)
     ] = False
-    log_json: Annotated[bool, Option("Log progress to stderr as JSON lines.", WORK)] = False
+    log_json: JsonLog = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowsRequest(WorkRequest):
-    """What a command that reads the rows of a table is asked.
+    """The options of a command that reads the rows of a table.
 
     ``source``  a path, glob, address of a database, :class:`~expost.data.Query`, frame, Arrow table
                 or Dask dataframe.
-    ``name``    what results call the table; None: the name of its file.
+    ``name``    the name of the table in results; None: the name of its file.
     """
 
     source: Any
@@ -322,7 +222,7 @@ class RowsRequest(WorkRequest):
 
     @property
     def title(self) -> str:
-        """What results call the table."""
+        """The name of the table in results."""
         if self.name is not None:
             return self.name
         if isinstance(self.source, str | Path):
@@ -332,7 +232,7 @@ class RowsRequest(WorkRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class BlocksRequest(RowsRequest):
-    """What a command that can process a table in blocks is asked."""
+    """The options of a command that can process a table in blocks."""
 
     engine: Annotated[
         Any,
@@ -370,22 +270,10 @@ class BlocksRequest(RowsRequest):
 class TableRequest(BlocksRequest):
     """A table, and the private linear model of it."""
 
-    source: Annotated[
-        Any, Option("File, glob, folder of Parquet files or database.", metavar="DATA", kind=str)
-    ]
+    source: Annotated[Any, _table("File, glob, folder of Parquet files or database.")]
     target: Annotated[str, Option("Column to predict.", TABLE, metavar="COLUMN")]
-    drop: Annotated[
-        tuple[str, ...], Option("Column to leave out (repeatable).", TABLE, metavar="COLUMN")
-    ] = ()
-    missing: Annotated[
-        tuple[str, ...],
-        Option(
-            "Text of missing cells (repeatable).",
-            TABLE,
-            metavar="TOKEN",
-            default="'' and '?'",
-        ),
-    ] = MISSING
+    drop: Dropped = ()
+    missing: Missing = MISSING
     encoding: Annotated[
         Any,
         Option(
@@ -471,7 +359,7 @@ class ProfileRequest(TableRequest):
     ``person_column``        identifies the person of each row; persons are profiled, not rows.
     ``max_rows_per_person``  the number of rows of a person that ε and δ are calibrated to.
     ``cap_rows``             whether rows beyond that number are left out; else they are refused.
-    ``ledger``               lists the release, or the model; None: the one beside the table.
+    ``ledger``               lists the release, or the model; None: the one next to the table.
     """
 
     epsilon: Annotated[float, Option("ε of the release; inf: no noise.", MODEL)] = 1.0
@@ -487,7 +375,7 @@ class ProfileRequest(TableRequest):
     ] = None
     model: Annotated[
         Path | None,
-        Option("Profile this model.json; draw none.", MODEL, metavar="FILE"),
+        Option("Profile this model.json; no model is drawn.", MODEL, metavar="FILE"),
     ] = None
     person_column: Annotated[
         str | None,
@@ -504,15 +392,9 @@ class ProfileRequest(TableRequest):
     cap_rows: Annotated[
         bool, Option("Keep the first rows of each person instead of refusing more.", PERSONS)
     ] = False
-    ledger: Annotated[
-        Path | None,
-        Option(
-            "Ledger of the data set.",
-            RESULTS,
-            metavar="FILE",
-            default="TABLE.ledger.CURATOR-ONLY.json beside the table",
-        ),
-    ] = None
+    ledger: Annotated[Path | None, _ledger("TABLE.ledger.CURATOR-ONLY.json next to the table")] = (
+        None
+    )
 
     def __post_init__(self) -> None:
         """Turn the address of a database into a query."""
@@ -589,32 +471,19 @@ class DemoRequest(FolderRequest):
     """Options of ``expost demo``."""
 
     epsilon: Annotated[float, Option("ε of this one release.", MODEL)] = 1.0
-    ledger: Annotated[
-        Path | None,
-        Option(
-            "Ledger of the data set.",
-            RESULTS,
-            metavar="FILE",
-            default="ledger.CURATOR-ONLY.json in DIR",
-        ),
-    ] = None
-    log_json: Annotated[bool, Option("Log progress to stderr as JSON lines.", WORK)] = False
+    ledger: Annotated[Path | None, _ledger("ledger.CURATOR-ONLY.json in DIR")] = None
+    log_json: JsonLog = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishRequest(BlocksRequest):
-    """Options of ``expost publish``: a released model, and what its report may spend.
+    """Options of ``expost publish``.
 
-    ``ledger`` lists what the report spends; None: the one that lists the model.
+    ``ledger``  lists what the report spends; None: the one that lists the model.
     """
 
-    source: Annotated[
-        Any,
-        Option("Table that the model was made from, or its database.", metavar="DATA", kind=str),
-    ] = None
-    target: Annotated[
-        str | None, Option("Column that the model predicts.", TABLE, metavar="COLUMN")
-    ] = None
+    source: Annotated[Any, _table("Table or database that the model was made from.")] = None
+    target: PredictedColumn = None
     model: Annotated[
         Path, Option("model.json to report on; no model is drawn.", MODEL, metavar="FILE")
     ]
@@ -639,15 +508,7 @@ class PublishRequest(BlocksRequest):
     failure_probability: Annotated[
         float, Option("Probability with which a part of the bound may fail.", CRITERIA)
     ] = 1e-06
-    ledger: Annotated[
-        Path | None,
-        Option(
-            "Ledger of the data set.",
-            RESULTS,
-            metavar="FILE",
-            default="the ledger of the model",
-        ),
-    ] = None
+    ledger: Annotated[Path | None, _ledger("the ledger of the model")] = None
 
     @property
     def lost(self) -> str:
@@ -661,39 +522,23 @@ class AuditRequest(RowsRequest):
 
     One of ``model`` (a model.json), ``estimator`` (a class by its name, with parameters) and
     ``arrays`` (a file of answers that were computed elsewhere) is attacked.
-    ``source``   the rows that it was trained on; of an estimator without ``holdout`` the pool, of
-                 which coins take half.
+    ``source``  the rows that it was trained on; for an estimator without ``holdout`` the rows of
+                which a random half is used for training.
     """
 
     source: Annotated[
         Any,
-        Option(
+        _table(
             "Rows that the model was trained on. With --estimator and without --holdout: rows of"
-            " which fair coins choose half to train on.",
-            metavar="DATA",
-            kind=str,
+            " which a random half is used for training."
         ),
     ] = None
-    target: Annotated[
-        str | None, Option("Column that the model predicts.", TABLE, metavar="COLUMN")
-    ] = None
+    target: PredictedColumn = None
     holdout: Annotated[
-        Any,
-        Option(
-            "Table of rows like those that the model was not trained on.",
-            TABLE,
-            metavar="DATA",
-            kind=str,
-        ),
+        Any, _table("Table of rows that the model was not trained on (non-members).", TABLE)
     ] = None
     population: Annotated[
-        Any,
-        Option(
-            "Table of further rows that no model was trained on, to compare with.",
-            TABLE,
-            metavar="DATA",
-            kind=str,
-        ),
+        Any, _table("Table of further rows that no model was trained on, for comparison.", TABLE)
     ] = None
     groups: Annotated[
         tuple[str, ...],
@@ -705,18 +550,8 @@ class AuditRequest(RowsRequest):
             metavar="COLUMN",
         ),
     ] = ()
-    drop: Annotated[
-        tuple[str, ...], Option("Column to leave out (repeatable).", TABLE, metavar="COLUMN")
-    ] = ()
-    missing: Annotated[
-        tuple[str, ...],
-        Option(
-            "Text of missing cells (repeatable).",
-            TABLE,
-            metavar="TOKEN",
-            default="'' and '?'",
-        ),
-    ] = MISSING
+    drop: Dropped = ()
+    missing: Missing = MISSING
     model: Annotated[Path | None, Option("Attack this model.json.", MODEL, metavar="FILE")] = None
     estimator: Annotated[
         str | None,
@@ -754,12 +589,12 @@ class AuditRequest(RowsRequest):
     coins: Annotated[
         bool,
         Option(
-            "State that a fair coin per row decided between DATA and --holdout: ε is then bounded"
-            " by this one model.",
+            "State that a fair coin per row decided between DATA and --holdout. ε is then bounded"
+            " from this one model.",
             CRITERIA,
         ),
     ] = False
-    seed: Annotated[int | None, Option("Seed, for the same figures again.", CRITERIA)] = None
+    seed: Annotated[int | None, Option("Seed, for reproducible figures.", CRITERIA)] = None
     workers: Annotated[
         int | None,
         Option(
@@ -769,7 +604,7 @@ class AuditRequest(RowsRequest):
 
     @property
     def title(self) -> str:
-        """What results call the table, or the file of answers."""
+        """The name of the table in results, or that of the file of answers."""
         return self.arrays.name if self.source is None and self.arrays else super().title
 
 
@@ -778,7 +613,7 @@ class AuditRequest(RowsRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerRequest(PageRequest):
-    """What a command that prints an answer, and writes a page on request, is asked."""
+    """The options of a command that prints an answer, and writes a page on request."""
 
     out: Annotated[
         Path | None,

@@ -4,9 +4,10 @@ from pathlib import Path
 
 from expost.errors import InvalidInput
 from expost.files.atomic import is_same_file, write_bytes
+from expost.jobs.options import FORECAST, GOAL, GUARANTEE, options_of
 from expost.jobs.output import made_now
 from expost.jobs.pages import check_answer, named_source, store_answer, store_page
-from expost.jobs.requests import FORECAST, GOAL, GUARANTEE, RiskRequest, options_of
+from expost.jobs.requests import RiskRequest
 from expost.jobs.workspace import Workspace
 from expost.profiles import identifiability
 from expost.report import Context, page_of
@@ -29,8 +30,8 @@ def run(request: RiskRequest) -> tuple[Identifiability, dict[str, Path]]:
     inputs = [] if request.model is None else [request.model]
 
     def store(workspace: Workspace) -> dict[str, Path]:
-        named = {"usual": "model.json", "what": "a released model"}
-        sources = [named_source(path, answer.audience, **named) for path in inputs]
+        shown = {"usual": "model.json", "what": "a released model"}
+        sources = [named_source(path, answer.audience, **shown) for path in inputs]
         context = Context(source=sources[0] if sources else None, made=made_now())
         return store_page(workspace, page_of(answer, context=context))
 
@@ -46,6 +47,6 @@ def _draw(answer: Identifiability, path: Path, model: Path | None) -> Path:
     target = answer.audience.path(path)
     if model is not None and is_same_file(model, target):
         raise InvalidInput(f"--plot {str(target)!r}: is the model; name another file.")
-    # Without a finite ε there are no curves, and this names the reason.
+    # Without a finite ε there are no curves, and this raises the reason.
     answer.curves()
     return write_bytes(target, answer.audience, answer.plot("epsilon").png())

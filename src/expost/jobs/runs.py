@@ -1,8 +1,8 @@
-"""A run: one task in one folder, which is resumed after a crash and ends whole.
+"""A run: one task in one folder, which can be resumed after a crash.
 
-A run keeps what it has finished in ``DIR/.expost-run``, and removes that as its last act: where its
-state is, the results are not whole. What is in it belongs to one task (the options, the data, this
-expost), and is refused if the run did not write it.
+A run stores its finished steps in ``DIR/.expost-run`` and removes that folder at its end: while its
+state exists, the results are incomplete. The steps belong to one task (options, data, version of
+expost), and files that the run did not write are refused.
 """
 
 import hashlib
@@ -26,8 +26,8 @@ from expost.files.sealed import checksum
 from expost.jobs.output import (
     RELEASES,
     STATE,
-    begun,
     holds_anything,
+    is_unfinished,
     made_now,
     nothing_to_resume,
     writing,
@@ -43,7 +43,7 @@ _RESUME = "Progress was saved. Run the same command with --resume to continue."
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A run of one task; ``made`` is the date of its results, ``blocks`` how it was begun."""
+    """A run of one task; ``made`` is the date of its results, ``blocks`` whether it uses blocks."""
 
     workspace: Workspace
     made: str
@@ -58,12 +58,12 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """Where its finished parts are kept."""
+        """The folder of its finished steps."""
         return self.workspace.run_folder
 
     @property
     def identity(self) -> str:
-        """By which a ledger knows the releases of this run."""
+        """The identity of this run in a ledger."""
         return identity_of(self.salt)
 
     def store(self, name: str) -> PartStore:
@@ -81,7 +81,7 @@ class Run:
             )
 
     def keep(self, name: str, value: Any) -> None:
-        """Keep the result of a step for a later process, in place of an earlier value."""
+        """Store the result of a step for a later process, replacing an earlier value."""
         seal = _seal(self.salt, value)
         self.workspace.write_step(f"{name}.json", {"value": value, "seal": seal})
 
@@ -90,22 +90,22 @@ class Run:
         self.workspace.remove_step(f"{name}.json")
 
     def kept(self, name: str, parse: Callable[[Any], _Value]) -> _Value | None:
-        """Return what was kept under this name, as ``parse`` reads it, or None."""
+        """Return the stored result of a step, read by ``parse``, or None."""
         return kept_in(self.out, self.salt, name, parse)
 
     @property
     def has_results(self) -> bool:
-        """Whether anything would be lost with it: a release above all, that may be in a ledger."""
-        kept = [self.folder / name for name in RELEASES]
+        """Whether the run has stored anything, above all a release that a ledger may list."""
+        releases = [self.folder / name for name in RELEASES]
         results = [self.out / name for name in self.workspace.written]
         steps = ("*/part-*", "*/reference-*")
-        return any(path.exists() for path in (*kept, *results)) or any(
+        return any(path.exists() for path in (*releases, *results)) or any(
             path for step in steps for path in self.folder.glob(step)
         )
 
 
 def kept_in(out: Path, salt: str, name: str, parse: Callable[[Any], _Value]) -> _Value | None:
-    """Return what the run of this ``salt`` has kept under this name, or None.
+    """Return the result of a step that the run of this ``salt`` stored, or None.
 
     A file that the run did not write, or that was changed since, is refused.
     """
@@ -131,7 +131,7 @@ def _seal(salt: str, value: Any) -> str:
 
 
 def identity_of(salt: str) -> str:
-    """Return that by which a ledger knows the releases of the run with this ``salt``."""
+    """Return the identity of the run with this ``salt`` in a ledger."""
     return hashlib.sha256(bytes.fromhex(salt)).hexdigest()
 
 
@@ -149,15 +149,15 @@ def running(
 ) -> Iterator[Run]:
     """Run ``task`` in ``out``: a new run, or with ``resume`` the unfinished one.
 
-    What ends early is kept for ``--resume`` if there is anything to keep, and otherwise leaves no
-    trace. ``blocks`` says how a new run works on the rows, ``lost`` what writing over an earlier
-    run would cost; ``inputs`` and ``releases`` are those of :func:`held`.
+    A run that fails is kept for ``--resume`` if it has results, and removed otherwise. ``blocks``
+    is whether a new run uses blocks, ``lost`` a remark on what overwriting an earlier run loses;
+    ``inputs`` and ``releases`` are those of :func:`held`.
     """
     digest = hashlib.sha256(json.dumps(dict(task), sort_keys=True).encode()).hexdigest()
     with held(
         out, force=force, resume=resume, lost=lost, inputs=inputs, releases=releases
     ) as workspace:
-        run = _resumed(workspace, task) if resume and begun(out) else None
+        run = _resumed(workspace, task) if resume and is_unfinished(out) else None
         if run is None and resume and workspace.finished_task == digest:
             raise AlreadyFinished(
                 f"out={str(out)!r}: this run is finished; there is nothing to resume."
@@ -170,7 +170,7 @@ def running(
             workspace.finish(digest)
             workspace.clear_run()
         except BaseException as error:
-            if begun(out) and run is not None and run.has_results:
+            if is_unfinished(out) and run is not None and run.has_results:
                 error.add_note(_RESUME)
             elif workspace.finished_task != digest:
                 with suppress(OSError, InvalidInput):
@@ -185,7 +185,7 @@ def running(
 
 
 def _is_unreadable(error: BaseException) -> bool:
-    """Whether an error is what a part that somebody changed leads to."""
+    """Return whether an error may come from a part that was changed."""
     kinds = (AttributeError, LookupError, TypeError, ValueError)
     return isinstance(error, (*kinds, pa.ArrowException)) and not isinstance(error, ExpostError)
 
@@ -217,7 +217,7 @@ def _resumed(workspace: Workspace, task: Mapping[str, Any]) -> Run:
     other = _differences(state["task"], task)
     if other:
         raise InvalidInput(
-            f"out={str(out)!r}: the run that was begun here differs in {', '.join(other)}; give the"
+            f"out={str(out)!r}: the unfinished run differs in {', '.join(other)}; give the"
             " same options and data, or name another folder."
         )
     return Run(
@@ -250,7 +250,7 @@ def read_state(out: Path) -> dict[str, Any]:
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Sequence[str]:
-    """The names of what differs, never its values."""
+    """Return the names of the differences, never their values."""
     names: list[str] = []
     for name in sorted({*before, *now}):
         old, new = before.get(name), now.get(name)

@@ -1,6 +1,6 @@
-"""The rows of a job: in memory or in blocks, what is known of them, what results depend on.
+"""The rows of a job, in memory or in blocks, and the task that its results depend on.
 
-One pass finds out the facts about the rows; a resumed run must find the same.
+One pass collects the facts about the rows; a resumed run must have the same facts.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from typing import Any, Self
 from expost.data import Encoding, Query, Table, UnitBall, files_of
 from expost.engine import SILENT, Engine, Progress, engine_of
 from expost.errors import InvalidInput
-from expost.jobs.output import begun
+from expost.jobs.output import is_unfinished
 from expost.jobs.runs import Run, read_state, running
 from expost.labels import LabelScale
 from expost.ledger import Ledger
@@ -23,13 +23,13 @@ from expost.preparing import Facts, read_rows
 from expost.report.registry import installed
 from expost.rows import Rows, RowStream, RowSummary, TableRows
 
-__all__ = ["AS_USUAL", "Streaming", "TableWork", "available_memory", "inputs_of", "is_streamed"]
+__all__ = ["Streaming", "TableWork", "available_memory", "inputs_of", "is_streamed"]
 __all__ += ["running_job", "salted", "table_rows", "task_of"]
 
-# How often a row in memory is held, about: as it was read, in the unit ball, its shift, …
+# The approximate number of copies of a row in memory: as read, in the unit ball, its shift, …
 _COPIES = 5
-# Options that decide where and how work is done, and no byte of its results.
-_HOW = (
+# Options on which no byte of the results depends.
+_WITHOUT_EFFECT = (
     *("out", "force", "ledger", "name", "resume", "workers", "engine", "memory"),
     *("stated", "as_json", "curator_json", "open_page", "log_json"),
 )
@@ -40,11 +40,11 @@ _FILES = ("encoding", "model", "ledger")
 
 @dataclass(frozen=True, kw_only=True)
 class Streaming:
-    """Whether and how rows are worked on in blocks.
+    """Whether and where rows are processed in blocks.
 
-    ``engine``  where (:func:`expost.engine.engine_of`); None: here, and only if it must be.
-    ``resume``  go on with a run that was begun, if there is one.
-    ``memory``  bytes that rows may take before they are no longer held; None: half of all.
+    ``engine``  an :func:`expost.engine.engine_of`; None: in memory, or local if that is too small.
+    ``resume``  continue the unfinished run, if there is one.
+    ``memory``  bytes above which rows are processed in blocks; None: half of the available memory.
     """
 
     engine: Any = None
@@ -52,31 +52,27 @@ class Streaming:
     memory: int | None = None
 
 
-# In memory if that is possible.
-AS_USUAL = Streaming()
-
-
 def available_memory() -> int:
-    """What this machine, or the group of processes that this one belongs to, may use at most."""
-    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    """Return the bytes of memory of this machine, or of the control group of this process."""
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     with suppress(OSError, ValueError):
-        return min(whole, int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return whole
+        return min(physical, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return physical
 
 
-def is_streamed(asked: Streaming, out: Path, rows: int, columns: int) -> bool:
-    """Whether a job of so many rows and columns works in blocks; one that is resumed as before."""
-    if asked.engine is not None:
+def is_streamed(streaming: Streaming, out: Path, rows: int, columns: int) -> bool:
+    """Return whether a job of this size works in blocks; a resumed run works as before."""
+    if streaming.engine is not None:
         return True
-    if asked.resume and begun(out):
+    if streaming.resume and is_unfinished(out):
         blocks: bool = read_state(out)["blocks"]
         return blocks
-    memory = available_memory() // 2 if asked.memory is None else asked.memory
+    memory = available_memory() // 2 if streaming.memory is None else streaming.memory
     return rows * (columns + 1) * 8 * _COPIES > memory
 
 
 def inputs_of(job: Any) -> Iterator[Path]:
-    """Return the files and folders that a job reads, and its ledger."""
+    """Yield the files and folders that a job reads, and its ledger."""
     for name in (*_TABLES, *_FILES):
         value = getattr(job, name, None)
         if isinstance(value, str | Path):
@@ -85,15 +81,15 @@ def inputs_of(job: Any) -> Iterator[Path]:
 
 
 def task_of(command: str, job: Any, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the results of a job depend on, as JSON values: options, data, this expost.
+    """Return all that the results of a job depend on as JSON values: options, data, versions.
 
-    ``more``  what else they depend on, such as the number of rows, and checksums of other files.
+    ``more``  further dependencies, such as the number of rows and checksums of other files.
     """
-    names = [field.name for field in fields(job) if field.name not in _HOW]
+    names = [field.name for field in fields(job) if field.name not in _WITHOUT_EFFECT]
     options = {name: _plain(getattr(job, name)) for name in names}
     if "encoding" in names:
         more = {**more, "encoding": _encoding(job.encoding)}
-    # Of a database the rows are compared: its file changes when it is read.
+    # The rows of a database are compared instead: its file changes when it is read.
     tables = [getattr(job, name) for name in _TABLES if name in names]
     paths = [path for table in tables if not isinstance(table, Query) for path in files_of(table)]
     files = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
@@ -104,21 +100,21 @@ def task_of(command: str, job: Any, more: Mapping[str, Any]) -> dict[str, Any]:
         "files": files,
         **more,
     }
-    # As it will be read again: tuples are lists there, and paths and infinities strings.
+    # As JSON reads it: tuples become lists, paths and infinities strings.
     text = json.dumps(value, default=str, sort_keys=True)
     plain: dict[str, Any] = json.loads(text, parse_constant=str)
     return plain
 
 
 def _encoding(given: Any) -> Any:
-    """Return what identifies an encoding: the checksum of its file, or its JSON."""
+    """Return the checksum of the file of an encoding, or its JSON."""
     if isinstance(given, Path):
         return hashlib.sha256(given.read_bytes()).hexdigest()
     return given.to_json() if isinstance(given, Encoding) else given
 
 
 def _plain(value: Any) -> Any:
-    """Return an option as it may be kept: of a query neither its address nor its text."""
+    """Return an option as it may be stored: of a query neither its address nor its text."""
     if isinstance(value, Query):
         digest = hashlib.sha256(value.statement.encode("utf-8", "surrogatepass")).hexdigest()
         return [value.name, digest, value.key]
@@ -170,7 +166,7 @@ class TableWork:
 
     @classmethod
     @contextmanager
-    def begun(
+    def start(
         cls,
         command: str,
         job: Any,
@@ -224,10 +220,9 @@ class TableWork:
     def known_rows(
         self, ball: UnitBall, label_scale: LabelScale | None
     ) -> tuple[TableRows, Rows, Facts]:
-        """Return the rows as they are read, the rows, in memory unless in blocks, and their facts.
+        """Return the rows of the table, the same in memory unless in blocks, and their facts.
 
-        Files cannot have changed unnoticed; the rows of other sources are compared with those that
-        the run began with.
+        Changed files are noticed by size and time; the rows of other sources are compared.
         """
         opened, hold = (self.table, self.encoding), not self.blocks
         source = table_rows(opened, ball, label_scale, self.engine, self.progress)
@@ -239,7 +234,7 @@ class TableWork:
             self.run.keep("facts", _facts_to(facts))
         elif kept != facts:
             raise InvalidInput(
-                f"{self.table.label}: its rows are not those that the run was begun with; name"
+                f"{self.table.label}: its rows are not those that the run started with; name"
                 " another folder."
             )
         return source, rows, facts
@@ -252,14 +247,14 @@ def table_rows(
     engine: Engine,
     progress: Progress = SILENT,
 ) -> TableRows:
-    """Return the rows of an open table as a model sees them."""
+    """Return the rows of an open table, encoded for the model."""
     table, encoding = opened
     stream = RowStream.of(table, encoding, ball, label_scale=label_scale)
     return TableRows(stream=stream, engine=engine, progress=progress)
 
 
 def salted(facts: Facts) -> Callable[[Ledger], str]:
-    """Return how a ledger identifies the rows."""
+    """Return the function that identifies the rows in a ledger."""
     return lambda ledger: ledger.salted(facts.content)
 
 

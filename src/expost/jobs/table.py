@@ -1,4 +1,4 @@
-"""What a job of a table is asked, the table as it is opened, and the constants that were chosen."""
+"""The table of a job: its options, how it is opened, and the settings of the result."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -49,12 +49,12 @@ __all__ = [
     "unknown_notices",
 ]
 
-# The options that a whole encoding has settled.
+# The options that a complete encoding fixes.
 OF_AN_ENCODING = ("data_norm", "drop", "missing")
 
 
 def table_notices(table: Table, encoding: Encoding, unknown: Mapping[str, int]) -> tuple[str, ...]:
-    """What a person may not have meant by a table; ``unknown``: cells of no level, by column."""
+    """Return notices on a table; ``unknown`` is the number of cells of no level, by column."""
     keys = (
         f"column {entry.name!r}: has a level for most rows; if it is a key, name it with --id"
         " or leave it out with --drop."
@@ -68,7 +68,7 @@ def table_notices(table: Table, encoding: Encoding, unknown: Mapping[str, int]) 
 
 
 def unknown_notices(unknown: Mapping[str, int]) -> tuple[str, ...]:
-    """How many cells of a column are of no level, a sentence each."""
+    """Return a notice for each column with cells of no level."""
     return tuple(
         f"column {name!r}: {count} cells hold no level of the encoding and count as none."
         for name, count in unknown.items()
@@ -76,19 +76,19 @@ def unknown_notices(unknown: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def check_options(job: TableRequest, epsilon: float = 1.0) -> None:
-    """Refuse what no table can make right, before one is read."""
+    """Refuse options that are wrong for every table, before one is read."""
     name = _checks.one_of("loss", job.loss, tuple(TRAININGS))
     if job.label_range is not None and not is_regression(job):
         raise InvalidInput(
-            f"label_range={job.label_range!r}: only the squared loss takes one; leave it out, or"
-            " take loss='squared'."
+            f"label_range={job.label_range!r}: only the squared loss has one; leave it out, or use"
+            " loss='squared'."
         )
     regularization = job.regularization
     if isinstance(regularization, str):
         _checks.one_of("regularization", regularization, ("auto",))
         regularization = 1.0
     _check_margin(job)
-    # The mechanism checks its own constants; those of the data stand in as the least there are.
+    # The mechanism checks its own constants, with the smallest possible table in place of the data.
     label_scale_of(job)
     loss = Huber() if is_regression(job) else make_loss(name)
     TRAININGS[name](
@@ -103,7 +103,7 @@ def check_options(job: TableRequest, epsilon: float = 1.0) -> None:
 
 
 def _check_margin(job: TableRequest) -> None:
-    """Refuse a margin that no logistic loss has, or that of another loss."""
+    """Refuse a margin that is out of range, or of a loss that has none."""
     if not job.is_given("margin"):
         return
     if job.loss != "logistic":
@@ -114,12 +114,12 @@ def _check_margin(job: TableRequest) -> None:
 
 
 def label_scale_of(job: TableRequest) -> LabelScale | None:
-    """Return how labels are scaled; None of a classification, or if it is read from the data."""
+    """Return the scale of labels; None for classes, or if it is read from the data."""
     return None if job.label_range is None else LabelScale.within(job.label_range)
 
 
 def is_regression(job: TableRequest) -> bool:
-    """Return whether the target is a number that is predicted, not a class."""
+    """Return whether the target is a number, not a class."""
     return TRAININGS[job.loss].is_regression
 
 
@@ -144,7 +144,7 @@ def budget_of(job: TableRequest, **known: Any) -> LinearTraining:
 
 
 def _budget(job: TableRequest) -> dict[str, Any]:
-    """Return the parameters of a training by which the noise is chosen."""
+    """Return the parameters of a training that determine the noise."""
     return {"mechanism": job.mechanism, "noise": job.noise, "delta": job.delta}
 
 
@@ -176,7 +176,7 @@ def training_of(
 
 
 def refuse_fixed(job: TableRequest, owner: str, names: tuple[str, ...]) -> None:
-    """What exists has its constants; none can be asked for again."""
+    """Refuse options that an existing model or encoding fixes."""
     for name in names:
         if job.is_given(name):
             option = "--" + name.replace("_", "-")
@@ -189,10 +189,11 @@ def opened(
     limited: Callable[[Table], Table] = lambda table: table,
     release: ReleaseHistograms | None = None,
 ) -> tuple[Table, Encoding]:
-    """The table and how it becomes numbers; no row is held.
+    """Open the table and return it with its encoding; no row is held.
 
-    ``person`` names the column of persons; ``limited`` makes of a table the one to read;
-    ``release`` releases the histograms of a private encoding.
+    ``person``   the column of persons.
+    ``limited``  returns the table with the rows to read.
+    ``release``  releases the histograms of a private encoding.
     """
     options: dict[str, Any] = {
         "target": job.target,
@@ -238,22 +239,22 @@ def model_encoding(
 
 
 def key_options(id_column: str | None, person: str | None) -> dict[str, Any]:
-    """How :func:`open_table` is told of the column that keys the rows, or says whose they are."""
+    """Return the options of :func:`open_table` for the column of ids or of persons."""
     if person is None:
         return {"id_column": id_column}
     return {"id_column": person, "ids_repeat": True}
 
 
 def check_no_feature(person: str | None, encoding: Encoding, owner: str) -> None:
-    """Refuse to ask of a column whose row each row is, where it is a feature."""
+    """Refuse a column of persons that is a feature."""
     if person in [entry.name for entry in encoding.entries]:
         raise InvalidInput(
-            f"--person {person!r}: is a feature of the {owner}; name a column that is none."
+            f"--person {person!r}: is a feature of the {owner}; name a column that is not."
         )
 
 
 def _columns(job: TableRequest, person: str | None) -> list[str] | None:
-    """All columns but those dropped, which are not even looked at; None if nothing is dropped."""
+    """Return all columns but those dropped, which are not read; None if nothing is dropped."""
     if not job.drop:
         return None
     origin = open_table(job.source, columns=[]).origin
@@ -277,23 +278,23 @@ def _columns(job: TableRequest, person: str | None) -> list[str] | None:
 
 @contextmanager
 def noted() -> Iterator[Callable[[], list[str]]]:
-    """Turn warnings into notices of the report: a command line has no filters for them."""
-    # The results say these of themselves, whole.
+    """Collect warnings as notices of the report; return a function that lists them."""
+    # The results report these themselves, in full.
     elsewhere = (PrivacyLeakWarning, SeededReleaseWarning, UselessModelWarning)
-    with collected() as found:
+    with collected() as warned:
         yield lambda: [
-            message for category, message in found if not issubclass(category, elsewhere)
+            message for category, message in warned if not issubclass(category, elsewhere)
         ]
 
 
-# -- every constant that shaped a result, and where it came from --------------------------------
+# -- settings ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """What was chosen for a job.
+    """The settings of a job: every constant that a result depends on, and its origin.
 
-    ``settled`` is where all of it comes from, if a model that exists has settled it.
+    ``settled``  the origin of all of them, if an existing model fixes them.
     """
 
     job: TableRequest
@@ -308,7 +309,7 @@ class Chosen:
         return Setting(name=name, value=value, origin=self.settled or origin)
 
     def target(self, scale: LabelScale | None) -> tuple[Setting, ...]:
-        """What is predicted, and what is known of it."""
+        """Return the settings of the target."""
         job, goal = self.job, self.encoding.target
         column = self.setting("target", goal.column, True)
         if goal.classes is None:
@@ -321,25 +322,30 @@ class Chosen:
         classes = ", ".join(goal.classes or ())
         return column, self.setting("classes", classes, goal.mark is Mark.GIVEN, Origin.READ)
 
-    def model(self, how: Mechanism, *, intercept: str, remark: str = "") -> tuple[Setting, ...]:
-        """How it is predicted; ``remark`` goes with a Λ and a margin that were not given."""
+    def model(
+        self, mechanism: Mechanism, *, intercept: str, remark: str = ""
+    ) -> tuple[Setting, ...]:
+        """Return the settings of the model; ``remark`` is added to a default Λ or margin."""
         job = self.job
         given, rule = job.sets("regularization"), Origin.RULE
-        penalty = f"{how.regularization:.6g}{'' if given else remark}"
+        penalty = f"{mechanism.regularization:.6g}{'' if given else remark}"
         norm, mark = f"{self.encoding.data_norm:.6g}", self.encoding.data_norm_mark
         read = Origin.READ if mark is Mark.READ else rule
         settings = [
-            self.setting("mechanism", f"{how.kind} perturbation", job.sets("mechanism"), rule),
-            self.setting("noise", how.noise, job.sets("noise"), rule),
-            self.setting("loss", how.loss.name, job.is_given("loss")),
+            self.setting(
+                "mechanism", f"{mechanism.kind} perturbation", job.sets("mechanism"), rule
+            ),
+            self.setting("noise", mechanism.noise, job.sets("noise"), rule),
+            self.setting("loss", mechanism.loss.name, job.is_given("loss")),
             self.setting("regularization", penalty, given, rule),
             self.setting("data_norm", norm, mark is Mark.GIVEN, read),
             self.setting("intercept", intercept, False, rule),
-            self.setting("rows", str(how.rows), False, Origin.READ),
+            self.setting("rows", str(mechanism.rows), False, Origin.READ),
         ]
-        if how.delta is not None:
-            settings.insert(1, self.setting("delta", f"{how.delta:g}", job.sets("delta"), rule))
-        margin = getattr(how.loss, "margin", 0.0)
+        if mechanism.delta is not None:
+            delta = f"{mechanism.delta:g}"
+            settings.insert(1, self.setting("delta", delta, job.sets("delta"), rule))
+        margin = getattr(mechanism.loss, "margin", 0.0)
         if margin or job.is_given("margin"):
             given = job.sets("margin")
             value = f"{margin:.6g}{'' if given else remark}"
@@ -347,7 +353,7 @@ class Chosen:
         return tuple(settings)
 
     def table(self) -> tuple[Setting, ...]:
-        """How the table was read."""
+        """Return the settings of the table."""
         job, tokens = self.job, self.encoding.missing
         text = ", ".join(map(repr, tokens)) or "none"
         settings = [self.setting("missing cells", text, tokens != MISSING)]

@@ -1,14 +1,14 @@
-"""The output folder of a command: held by one process, which touches nothing but expost's files.
+"""The output folder of a command: locked by one process, which changes only expost's files.
 
-One lock serves every command and every source of rows, and is taken before anything is drawn. What
-a command writes is listed with its checksum before it appears; nothing is replaced or removed that
-is not listed, or that differs from what was listed. No link below DIR is followed
+One lock serves every command and every source of rows, and is taken before anything is drawn. A
+file is listed with its checksum before it appears; nothing is replaced or removed that
+is not listed, or that differs from its checksum. No link below DIR is followed
 (:mod:`expost.files.directory`), and no input of the command is touched.
 
     DIR/.expost-manifest.CURATOR-ONLY.json  the files of DIR that expost wrote
-    DIR/.expost-run/lock         held by the process that works here
+    DIR/.expost-run/lock         locked by the process that works here
     DIR/.expost-run/drafts/      files of DIR that are being written
-    DIR/.expost-run/state.json   the task, and the date that the page will bear
+    DIR/.expost-run/state.json   the task, and the date of the page
     DIR/.expost-run/<name>.json  the result of one step
     DIR/.expost-run/<name>/      finished parts (:class:`~expost.files.parts.PartStore`), references
 """
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from expost.errors import InvalidInput
-from expost.files.atomic import drafts, listed_by, read_json, settle, write_json
+from expost.files.atomic import drafts, listed_by, read_json, sync_folder, write_json
 from expost.files.directory import RUN, Directory, is_own, kind_of, lock
 from expost.files.parts import MANIFEST as PARTS
 from expost.files.parts import PartStore, check_store, holds_its_parts, remove_store
@@ -43,7 +43,7 @@ _KEPT = re.compile(
 _STEPS = frozenset(
     {
         *(STATE, "model.json", "report.json", "facts.json", "losses.json", "copied.json"),
-        *("begun.json", "rows.json", "drafts", "losses", "profile", "epsilon", "comparison"),
+        *("started.json", "rows.json", "drafts", "losses", "profile", "epsilon", "comparison"),
         "references",
         "encoding.json",
     }
@@ -52,20 +52,20 @@ _DRAFT = re.compile(r"\.(.+)\.[^.]+\.part")
 
 
 class Workspace:
-    """An output folder that this process alone works in; ``written`` names what it has listed."""
+    """An output folder locked by this process; ``written`` are the names it has listed."""
 
     def __init__(self, out: Path, folder: Directory, run: Directory) -> None:
         self.written: set[str] = set()
         self.out, self._folder, self._run = out, folder, run
         self._files, self._steps, self._task = _read_manifest(out / MANIFEST, folder)
         for path in drafts(out / MANIFEST):
-            # A process that held the folder before was killed while it wrote the list.
+            # An earlier process was killed while it wrote the list.
             folder.unlink(path.name)
 
-    # -- what it holds ---------------------------------------------------------------------------
+    # -- its files -------------------------------------------------------------------------------
 
     def check_inputs(self, inputs: Iterable[Path], releases: Sequence[str]) -> None:
-        """Refuse to work where a file that the command reads bears the name of a result.
+        """Refuse to work if a file that the command reads has the name of a result.
 
         ``releases``  the releases that the command writes.
         """
@@ -87,7 +87,7 @@ class Workspace:
                         )
 
     def check_own(self, releases: Sequence[str]) -> None:
-        """Refuse to work where a result would replace a file that expost did not write."""
+        """Refuse to work if a result would replace a file that expost did not write."""
         for name in (*RESULTS, *releases):
             self._check_own(name)
 
@@ -131,13 +131,13 @@ class Workspace:
             self._save()
 
     def remove_results(self, *, keep: Iterable[Path] = ()) -> None:
-        """Remove the results of an earlier run, which among new ones would be read as theirs."""
+        """Remove the results of an earlier run, so that they are not mistaken for new ones."""
         kept = {path.name for path in keep}
         self.remove([name for name in self._files if name not in kept])
 
     @contextmanager
     def all_or_none(self) -> Iterator[None]:
-        """Remove what was written, where not all of it could be."""
+        """Remove all files written in this block if it fails."""
         try:
             yield
         except BaseException:
@@ -145,7 +145,7 @@ class Workspace:
             raise
 
     def place(self, store: PartStore, name: str) -> PartStore:
-        """Let a finished store appear in the folder, at once or not."""
+        """Move a finished store to the folder, atomically."""
         with self._run.folder(store.folder.name) as parts:
             checksum = _checksum(parts, PARTS)
         status = self._folder.status(name)
@@ -156,12 +156,12 @@ class Workspace:
             )
         self._list(name, checksum)
         self._run.replace(store.folder.name, self._folder, name)
-        self._folder.settle()
-        self._run.settle()
+        self._folder.sync()
+        self._run.sync()
         return PartStore(folder=self.out / name, audience=store.audience)
 
     def take_back(self, name: str, step: str) -> None:
-        """Move a store that has appeared back to the step that made it, to be completed."""
+        """Move a finished store back to the step that wrote it."""
         status = self._folder.status(name)
         if status is None:
             return
@@ -172,10 +172,10 @@ class Workspace:
             self._enter(step)
             self._folder.replace(name, self._run, step)
 
-    # -- its list (expost.files.atomic.Desk) -------------------------------------------------------
+    # -- its list (expost.files.atomic.FileList) ---------------------------------------------------
 
     def holds(self, folder: Directory, name: str) -> bool:
-        """Whether it lists a file of this name in this folder; its own list it does not."""
+        """Return whether files of this name and folder are listed; the list itself is not."""
         same = self._folder.is_same(folder)
         if not same and folder.path == self.out:
             raise InvalidInput(
@@ -192,7 +192,7 @@ class Workspace:
             yield folder
 
     def list_file(self, name: str, drafts: Directory, draft: str) -> None:
-        """List a file that is about to appear; raise where that would replace a foreign one."""
+        """List a file that is about to appear; raise if it would replace a foreign file."""
         self._check_own(name)
         self._list(name, _checksum(drafts, draft))
 
@@ -222,7 +222,7 @@ class Workspace:
 
     @property
     def run_folder(self) -> Path:
-        """Where a run keeps what it has finished."""
+        """The folder of the finished steps of a run."""
         return self.out / RUN
 
     def _enter(self, step: str) -> None:
@@ -235,14 +235,14 @@ class Workspace:
     def _make(self, step: str) -> None:
         self._enter(step)
         if not self._run.make(step):
-            # Checked to be a folder of this user, and no link.
+            # Checked to be a folder of this user, not a link.
             self._run.folder(step).close()
 
     def write_step(self, name: str, value: Any) -> None:
         """Write a file of the run's folder."""
         self._enter(name)
         write_json(self.run_folder / name, Audience.CURATOR_ONLY, value)
-        settle(self.run_folder)
+        sync_folder(self.run_folder)
 
     def remove_step(self, name: str) -> None:
         """Remove a file of the run's folder."""
@@ -254,7 +254,7 @@ class Workspace:
         return self.run_folder / name
 
     def check_run(self) -> None:
-        """Refuse a run's folder that holds anything else than expost's."""
+        """Refuse a run's folder that holds other files than expost's."""
         for name in self._run.names():
             if name not in (*self._steps, _LOCK) and not self._is_draft(name):
                 raise self._foreign(name)
@@ -267,7 +267,7 @@ class Workspace:
                 self._check_kept(self._run, name, name, every=True)
 
     def _is_draft(self, name: str) -> bool:
-        """Whether a file of the run was being written under this name."""
+        """Return whether this is the name of a draft of a file of the run."""
         draft = _DRAFT.fullmatch(name)
         return draft is not None and draft[1] in self._steps
 
@@ -285,7 +285,7 @@ class Workspace:
         )
 
     def clear_run(self) -> None:
-        """Remove what a run has kept, its state first: without that it is no run."""
+        """Remove the files of a run, its state first: without it there is no run to resume."""
         for name in sorted(self._steps, key=lambda name: name != STATE):
             status = self._run.status(name)
             if status is not None and stat.S_ISDIR(status.st_mode):
@@ -306,14 +306,14 @@ class Workspace:
                 self.clear_run()
 
     def _drop_absent(self) -> None:
-        """Drop from the list what never appeared, or is gone."""
+        """Drop files from the list that do not exist."""
         for name in [*self._files]:
             if self._folder.status(name) is None:
                 del self._files[name]
                 self.written.discard(name)
 
     def finish(self, task: str | None) -> None:
-        """Forget what earlier runs wrote: of each file one version is left."""
+        """Keep one version of each file, and record the finished ``task``."""
         self._drop_absent()
         self._files = {name: known[-1:] for name, known in self._files.items()}
         self._task = task
@@ -321,13 +321,13 @@ class Workspace:
 
     @property
     def finished_task(self) -> str | None:
-        """The digest of the task whose results are all here, if a run of one has ended."""
+        """The digest of the finished task whose results are all here, or None."""
         whole = all(self._folder.status(name) is not None for name in self._files)
         return self._task if whole else None
 
 
 def _statuses(path: Path) -> Iterator[os.stat_result]:
-    """The entry itself, and what it leads to."""
+    """Yield the status of an entry, and of the target of a link."""
     for follow in (False, True):
         with suppress(OSError, ValueError):
             yield path.stat(follow_symlinks=follow)
@@ -341,12 +341,12 @@ def _checksum(folder: Directory, name: str) -> str:
 def _read_manifest(
     path: Path, folder: Directory
 ) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...], str | None]:
-    """The files of a folder with their checksums, the entries of its run, and its last task."""
+    """Return the files of a folder with their checksums, the steps of its run, its last task."""
     status = folder.status(path.name)
     if status is None:
         return {}, (), None
     problem = InvalidInput(f"{path}: is not a list that this expost wrote; name another folder.")
-    # Somebody else's list could name somebody else's files.
+    # The list of another user could name files of that user.
     if not stat.S_ISREG(status.st_mode) or not is_own(status):
         raise problem
     value = read_json(path)
@@ -368,7 +368,7 @@ def _read_manifest(
 
 
 def _are_names(values: Sequence[object]) -> bool:
-    """Whether all are names of entries of one folder."""
+    """Return whether all values are names of entries of one folder."""
     return all(
         isinstance(value, str) and value not in ("", ".", "..") and not {"/", "\\", "\0"} & {*value}
         for value in values
@@ -386,7 +386,7 @@ def held(
     releases: Sequence[str] = (),
     page: bool = False,
 ) -> Iterator[Workspace]:
-    """Hold the folder ``out`` alone, which is made if it is not there.
+    """Lock the folder ``out``, which is created if it does not exist.
 
     ``page``      the command writes a page alone: the folder must hold no release.
     ``inputs``    the files that the command reads.
@@ -396,7 +396,7 @@ def held(
     check_place(out, resume=resume, force=force, lost=lost)
     try:
         with _locked(out) as workspace, listed_by(workspace):
-            # Once more: another process may have been quicker.
+            # Again: another process may have written in between.
             check_place(out, resume=resume, force=force, lost=lost)
             if page:
                 check_page_folder(out, force=force)
@@ -412,7 +412,7 @@ def held(
 
 @contextmanager
 def _locked(out: Path) -> Iterator[Workspace]:
-    """Let no other process work here; the lock goes with the process, however it ends."""
+    """Lock a folder; the operating system releases the lock when the process ends."""
     with ExitStack() as stack:
         try:
             out.mkdir(parents=True, exist_ok=True)
@@ -436,7 +436,7 @@ def _locked(out: Path) -> Iterator[Workspace]:
 
 
 def _empty(run: Directory, name: str) -> None:
-    """Remove a folder of a run with the files that expost wrote; one that holds others stays."""
+    """Remove the files that expost wrote from a folder of a run, and the folder if empty."""
     with run.folder(name) as step:
         for file in step.names():
             status = step.status(file)
@@ -452,7 +452,7 @@ def _has_state(run: Directory) -> bool:
 
 
 def _tidy(folder: Directory, run: Directory, *, made: bool) -> None:
-    """Remove the lock that was ``made``, or is all there is, and the run's folder if empty."""
+    """Remove the lock that was ``made`` or is the only file, and the run's folder if empty."""
     with suppress(OSError):
         status = run.status(_LOCK)
         alone = run.names() == [_LOCK] and status is not None and status.st_size == 0
@@ -462,7 +462,7 @@ def _tidy(folder: Directory, run: Directory, *, made: bool) -> None:
 
 
 def _lock(folder: Directory) -> tuple[Directory, int, bool]:
-    """The run's folder, the lock in it, held, and whether it was made here."""
+    """Return the run's folder, its lock, and whether the lock was created here."""
     while True:
         folder.make(RUN)
         try:
@@ -489,7 +489,7 @@ def _lock(folder: Directory) -> tuple[Directory, int, bool]:
             os.close(handle)
             run.close()
             raise
-        # It must be the lock of the folder that is there now.
+        # It must be the lock of the folder that exists now.
         status = folder.status(RUN)
         held = run.status(_LOCK)
         if (

@@ -1,4 +1,4 @@
-"""How θ is released, and what each release costs each row."""
+"""The mechanisms that release θ, and the privacy loss of each row in a release."""
 
 from expost.mechanisms.base import MECHANISMS, ClosedForm, Losses, Mechanism
 from expost.mechanisms.grid import Grid

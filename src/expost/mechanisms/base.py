@@ -1,8 +1,8 @@
-"""What a mechanism is, and the registry of mechanisms.
+"""The interface of a mechanism, and the registry of mechanisms.
 
-A mechanism releases θ and knows what each release costs each row. Everything outside of this
-package asks a mechanism for what it can do (``closed_form is None``, ``is_multiclass``), and never
-for its class or its name.
+A mechanism releases θ and computes the privacy loss of each row. Code outside of this package
+depends on the capabilities of a mechanism (``closed_form is None``, ``is_multiclass``), and never
+on its class or its name.
 
 To add a mechanism
 ------------------
@@ -15,7 +15,7 @@ holds the constants and checks that most of them share, ``MinimiserPerturbation`
     coordinate = "my_package:CoordinatePerturbation"
 
 Its ``kind`` must be the name of the entry point. Estimators, model.json, ledgers, commands and
-pages then know it by that name; a line in tests/conformance/subjects.py puts it under every law.
+pages then accept it by that name; a line in tests/conformance/subjects.py puts it under every law.
 """
 
 from abc import ABC, abstractmethod
@@ -62,7 +62,7 @@ __all__ = [
 TOLERANCE = 1e-12
 # The same of a model that is simulated.
 GRADIENT = 1e-10
-# How improbable a noise must be before the rows are taken for the wrong ones.
+# The probability of a noise below which the rows are taken for the wrong ones.
 IMPLAUSIBLE = 1e-9
 # The entry points of mechanisms in other packages.
 GROUP = "expost.mechanisms"
@@ -104,7 +104,7 @@ class Sampler(ABC):
 
     @property
     def description(self) -> str:
-        """What would be released, in one line."""
+        """The mechanism, in one line."""
         return self.mechanism.describe(epsilon=False)
 
     def sample(self, epsilon: float, size: int, rng: np.random.Generator) -> FloatArray:
@@ -251,7 +251,7 @@ class Mechanism(Protocol):
         """
 
     def guarantee(self, rows: int = 1) -> Guarantee:
-        """Return what two data sets are guaranteed, one of which lacks ``rows`` rows."""
+        """Return the guarantee for two data sets, one of which lacks ``rows`` rows."""
 
     def worst_case_of(self, rows: int) -> tuple[float, float]:
         """Return (b, p): the exposure of ``rows`` rows together passes b with probability ≤ p."""
@@ -290,7 +290,7 @@ class Mechanism(Protocol):
     def tangent_mechanism(
         self, budget: "PublishingBudget", theta: FloatArray
     ) -> "TangentMechanism":
-        """Return how a data-dependent report of this model releases more, where it has one."""
+        """Return the mechanism of a data-dependent report of this model, where it has one."""
 
     def sampler(self, objective: Objective, near: Minimiser | None = None) -> Sampler:
         """Return releases of these rows at any ε; ``near``: about the minimiser at this ε."""
@@ -303,7 +303,7 @@ class Mechanism(Protocol):
 
     @property
     def forecast(self) -> Forecast:
-        """What the noise leaves of a model, which public constants alone decide."""
+        """The expected quality of a model, from public constants alone."""
 
     def with_constants(self, **constants: Any) -> Self:
         """Return the same mechanism with other constants."""
@@ -317,7 +317,7 @@ class Mechanism(Protocol):
 
     @property
     def title(self) -> str:
-        """What is released and how, in a few words."""
+        """The loss and the mechanism, in a few words."""
 
     def describe(self, *, epsilon: bool = True) -> str:
         """Return one line about the release, with its ε or for any."""
@@ -330,11 +330,11 @@ class ClosedForm(Mechanism, Protocol):
     """
 
     def __hash__(self) -> int:
-        """A mechanism is a value, by which tables of its law are kept."""
+        """Hash the mechanism by its values: tables of its law are cached by it."""
 
     @property
     def sensitivity(self) -> float:
-        """How far one row can move what the noise is added to."""
+        """The largest distance by which one row moves what the noise is added to."""
 
     def loss_law(self, separation: FloatArray) -> LossLaw:
         """Return the law of the losses of rows at ``separation``; it is free of ε."""
@@ -366,10 +366,10 @@ class Registry(Mapping[str, type[Mechanism]]):
         self._loaded: dict[str, type[Mechanism]] = {}
 
     def __getitem__(self, name: str) -> type[Mechanism]:
-        found = self._own.get(name) or self._loaded.get(name)
-        if found is None:
-            found = self._loaded[name] = _load(self._points()[name])
-        return found
+        kind = self._own.get(name) or self._loaded.get(name)
+        if kind is None:
+            kind = self._loaded[name] = _load(self._points()[name])
+        return kind
 
     def __iter__(self) -> Iterator[str]:
         yield from self._own
@@ -391,8 +391,8 @@ class Registry(Mapping[str, type[Mechanism]]):
     def create(self, name: str, **constants: Any) -> Mechanism:
         """Return the mechanism of this name with these constants."""
         kind: Any = self.find(name)
-        found: Mechanism = kind(**constants)
-        return found
+        mechanism: Mechanism = kind(**constants)
+        return mechanism
 
     @property
     def multiclass(self) -> tuple[str, ...]:
@@ -408,22 +408,22 @@ class Registry(Mapping[str, type[Mechanism]]):
 
 
 def _load(point: EntryPoint) -> type[Mechanism]:
-    """Return the class that an entry point names; a broken one is one sentence."""
+    """Return the class that an entry point names; refuse a broken one."""
     package = "another package" if point.dist is None else point.dist.name
     try:
-        found = point.load()
+        loaded = point.load()
     except Exception as error:  # noqa: BLE001 (the code of another package may raise anything)
         raise InvalidInput(
             f"mechanism={point.name!r}: {package}, which provides it, cannot be loaded"
             f" ({type(error).__name__}: {error}); repair or remove it."
         ) from None
-    missing = [name for name in _REQUIRED if not hasattr(found, name)]
-    if missing or found.kind != point.name:
-        wrong = f"has no {', '.join(missing)}" if missing else f"calls itself {found.kind!r}"
+    missing = [name for name in _REQUIRED if not hasattr(loaded, name)]
+    if missing or loaded.kind != point.name:
+        wrong = f"has no {', '.join(missing)}" if missing else f"calls itself {loaded.kind!r}"
         raise InvalidInput(
             f"mechanism={point.name!r}: {point.value} of {package} {wrong}; repair or remove it."
         )
-    kind: type[Mechanism] = found
+    kind: type[Mechanism] = loaded
     return kind
 
 
@@ -434,19 +434,19 @@ _FEW_COEFFICIENTS = 3
 
 
 def default_mechanism(loss: Loss) -> str:
-    """Objective perturbation, or output perturbation for a gradient that is not bounded."""
+    """Return the default mechanism: objective, or output for a gradient that is not bounded."""
     return "objective" if loss.has_bounded_slope else "output"
 
 
 def default_noise(kind: type["Mechanism"], dimension: int, delta: float | str | None) -> str:
-    """The noise of a mechanism: pure where ``delta`` is 0 or coefficients are few, else with δ."""
+    """Return the default noise: pure where ``delta`` is 0 or coefficients are few, else with δ."""
     pure = delta == 0 or (delta in (None, "auto") and dimension <= _FEW_COEFFICIENTS)
     wanted = [name for name, needs_delta in kind.noises.items() if needs_delta is not pure]
     return wanted[0] if wanted else next(iter(kind.noises))
 
 
 def default_delta(rows: int) -> float:
-    """min(10⁻⁶, 1/(10n)), rounded down to a power of ten."""
+    """Return min(10⁻⁶, 1/(10n)), rounded down to a power of ten."""
     return float(f"1e-{max(6, 1 + len(str(rows - 1)))}")
 
 

@@ -1,6 +1,6 @@
-"""Upper bounds of a person's exposure that need no row but her own (R&W Algorithm 2, Thms 8, 9).
+"""Upper bounds of the exposure of a row that need no other row (R&W Algorithm 2, Thms 8, 9).
 
-A bound is a function of her row z, the released θ and public constants; a data-dependent one also
+A bound is a function of the row z, the released θ and public constants; a data-dependent one also
 of the noisy ĝ and Ĥ (:mod:`expost.mechanisms.publishing`). It holds whether z is in the data (then
 of its removal) or not (then of its addition).
 
@@ -90,25 +90,25 @@ _UP = 1 + 1e-12
 
 
 class ExposureBound(Protocol):
-    """What both have in common."""
+    """An upper bound of the exposure of any row, from a published report."""
 
     @property
     def failure_probability(self) -> float:
-        """With which probability the whole bound fails, for one z fixed beforehand."""
+        """The probability that the whole bound fails, for one z fixed beforehand."""
 
     @property
     def is_uniform(self) -> bool:
         """Whether it holds for every z at once, also one picked after seeing θ."""
 
     def exposure(self, X: FloatArray, y: FloatArray) -> FloatArray:
-        """(m,) the bound for rows of the unit ball (m, d) with labels as the loss takes them."""
+        """Return the bounds (m,) of rows (m, d) of the unit ball, labels as the loss takes them."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ObjectiveBound:
     """The bound under objective perturbation; data-dependent where ``released`` is given."""
 
-    how: ObjectivePerturbation
+    mechanism: ObjectivePerturbation
     theta: FloatArray
     failure: float
     tangent: TangentMechanism | None = None
@@ -124,21 +124,23 @@ class ObjectiveBound:
     @property
     def _moved(self) -> float:
         """How far g may move within θ's cell."""
-        return self.how.steepest * self.how.reach_of_cell
+        return self.mechanism.steepest * self.mechanism.reach_of_cell
 
     def _room(self, X: FloatArray) -> float:
-        """How far predictors may be off, a row of length 1: over θ's cell, and by rounding."""
-        return self.how.reach_of_cell + gamma(X.shape[1] + 2) * float(np.linalg.norm(self.theta))
+        """Bound the error of predictors, a row of length 1: over θ's cell, and by rounding."""
+        return self.mechanism.reach_of_cell + gamma(X.shape[1] + 2) * float(
+            np.linalg.norm(self.theta)
+        )
 
     def exposure(self, X: FloatArray, y: FloatArray) -> FloatArray:
-        """(m,) volume + noise; of more than two classes ``y`` holds classes from 0 up."""
+        """Return (m,) volume + noise; of more than two classes ``y`` holds classes from 0 up."""
         bound = np.empty(len(X))
-        exposure = self._exposure if self.how.loss.outputs == 1 else self._softmax_exposure
-        for block in row_blocks(len(X), X.shape[1] * self.how.loss.outputs):
+        exposure = self._exposure if self.mechanism.loss.outputs == 1 else self._softmax_exposure
+        for block in row_blocks(len(X), X.shape[1] * self.mechanism.loss.outputs):
             bound[block] = exposure(X[block], y[block])
         bound *= _UP
-        if self.how.noise == "laplace":
-            bound = np.minimum(bound, self.how.worst_case)
+        if self.mechanism.noise == "laplace":
+            bound = np.minimum(bound, self.mechanism.worst_case)
         return _no_nan(bound)
 
     def _exposure(self, X: FloatArray, y: FloatArray) -> FloatArray:
@@ -150,35 +152,35 @@ class ObjectiveBound:
 
     def _softmax_exposure(self, X: FloatArray, y: FloatArray) -> FloatArray:
         """Bound the exposure under softmax regression."""
-        how, norms = self.how, upper_norms(X)
-        found = how.loss.at(predictors(X, self.theta, how.loss.outputs), y)
-        assert isinstance(found, SoftmaxDerivatives)
+        mechanism, norms = self.mechanism, upper_norms(X)
+        derivatives = mechanism.loss.at(predictors(X, self.theta, mechanism.loss.outputs), y)
+        assert isinstance(derivatives, SoftmaxDerivatives)
         # A relative error of p acts like as large a change of its logarithm.
         growth = np.exp(math.sqrt(2) * norms * self._room(X) + 4096 * ROUNDOFF)
-        length = found.length * growth * norms
-        volume = softmax_volume(found, growth * norms**2 / how.penalty_sum)
-        if how.noise == "laplace":
-            return length / how.resolution + volume
-        missed = found.rest[np.arange(len(X)), y.astype(np.int64)] * growth * norms
-        tail = self.failure / (2 * (how.loss.outputs - 1))
-        across = math.sqrt(2) * (how.resolution * normal_quantile(tail) + 2 * self._moved)
-        noise: FloatArray = (length**2 / 2 + missed * across) / how.resolution**2
+        length = derivatives.length * growth * norms
+        volume = softmax_volume(derivatives, growth * norms**2 / mechanism.penalty_sum)
+        if mechanism.noise == "laplace":
+            return length / mechanism.resolution + volume
+        missed = derivatives.rest[np.arange(len(X)), y.astype(np.int64)] * growth * norms
+        tail = self.failure / (2 * (mechanism.loss.outputs - 1))
+        across = math.sqrt(2) * (mechanism.resolution * normal_quantile(tail) + 2 * self._moved)
+        noise: FloatArray = (length**2 / 2 + missed * across) / mechanism.resolution**2
         return noise + volume
 
     def derivatives(
         self, X: FloatArray, y: FloatArray, norms: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """(sup ∣f′∣, sup f″) over θ's cell."""
+        """Return (sup ∣f′∣, sup f″) over θ's cell."""
         # A row's ε follows from this: it must not depend on the other rows.
-        loss, z = self.how.loss, row_products(X, self.theta)
+        loss, z = self.mechanism.loss, row_products(X, self.theta)
         move = norms * self._room(X) + 1e-15 * (1 + np.abs(z))
         # f′ grows with z: its size is largest at an end.
         slope = np.maximum(np.abs(loss.slope(z - move, y)), np.abs(loss.slope(z + move, y)))
         return slope * _UP, _largest_curvature(loss, z, y, move)
 
     def volume_bound(self, X: FloatArray, norms: FloatArray, curvature: FloatArray) -> FloatArray:
-        """What the determinants can lose."""
-        plain: FloatArray = np.log1p(curvature * norms**2 / self.how.penalty_sum)
+        """Bound what the determinants can lose."""
+        plain: FloatArray = np.log1p(curvature * norms**2 / self.mechanism.penalty_sum)
         if self.released is None:
             return plain
         leverage = curvature * self.leverage_bound(X, norms)
@@ -187,18 +189,18 @@ class ObjectiveBound:
         return np.where(usable, np.minimum(plain, published), plain)
 
     def leverage_bound(self, X: FloatArray, norms: FloatArray) -> FloatArray:
-        """μ̄: the least of the bounds on xᵀH⁻¹x over α, at every point of the cell."""
+        """Return μ̄: the least of the bounds on xᵀH⁻¹x over α, at every point of the cell."""
         values, vectors = self._spectrum
         squares = (X @ vectors) ** 2
-        penalty, shift = self.how.penalty_sum, self.hessian_shift
+        penalty, shift = self.mechanism.penalty_sum, self.hessian_shift
         best = norms**2 / penalty
         for share in (penalty / (penalty + shift), 0.25, 0.5, 0.75, 0.9, 1.0):
             floor = share * (values - shift) + (1 - share) * penalty
             if float(floor.min()) > 0:
                 best = np.minimum(best, squares @ (1 / floor))
         # Over the cell every f″ changes by at most e^(M·reach), rows being at most 1 long.
-        ratio = self.how.loss.third_ratio or 0.0
-        return best * math.exp(ratio * self.how.reach_of_cell) * _UP
+        ratio = self.mechanism.loss.third_ratio or 0.0
+        return best * math.exp(ratio * self.mechanism.reach_of_cell) * _UP
 
     @cached_property
     def _spectrum(self) -> tuple[FloatArray, FloatArray]:
@@ -210,24 +212,26 @@ class ObjectiveBound:
     def hessian_shift(self) -> float:
         """t: σ₃F⁻¹(1−ρ), what the grid and rounding hide, and the error of the eigenvalues."""
         assert self.tangent is not None
-        d, how = self.how.dimension, self.tangent
+        d, tangent = self.mechanism.dimension, self.tangent
         quantile = goe_largest_eigenvalue_quantile(self.failure, d, upper=True)
         largest = float(np.max(np.abs(self._spectrum[0])))
-        hidden = d * how.hessian_grid.step / 2 + how.hessian_rounding
-        return how.hessian_scale * max(quantile, 0.0) + hidden + 32 * gamma(d + 8) * d * largest
+        hidden = d * tangent.hessian_grid.step / 2 + tangent.hessian_rounding
+        return tangent.hessian_scale * max(quantile, 0.0) + hidden + 32 * gamma(d + 8) * d * largest
 
     @cached_property
     def direction_bound(self) -> float:
         """T of the data-independent bound under Gaussian noise: ∣b·u∣, anywhere in the cell."""
-        return self.how.resolution * normal_quantile(self.failure / 2) + 2 * self._moved
+        return self.mechanism.resolution * normal_quantile(self.failure / 2) + 2 * self._moved
 
     def inner_bound(self, X: FloatArray, norms: FloatArray) -> FloatArray | None:
-        """∣g·x∣ at most, from ĝ; None without it."""
+        """Bound ∣g·x∣ from ĝ; None without it."""
         if self.released is None or self.tangent is None:
             return None
-        how = self.tangent
-        slack = how.gradient_scale * normal_quantile(self.failure / 2) + self._moved
-        slack += how.gradient_grid.diagonal(self.how.dimension) / 2 + how.gradient_rounding
+        tangent = self.tangent
+        slack = tangent.gradient_scale * normal_quantile(self.failure / 2) + self._moved
+        slack += (
+            tangent.gradient_grid.diagonal(self.mechanism.dimension) / 2 + tangent.gradient_rounding
+        )
         size = gamma(X.shape[1] + 2) * float(np.linalg.norm(self.released.gradient))
         inner: FloatArray = np.abs(X @ self.released.gradient) + norms * (slack + size)
         return inner
@@ -235,13 +239,13 @@ class ObjectiveBound:
     def noise_bound(
         self, slope: FloatArray, norms: FloatArray, inner: FloatArray | None
     ) -> FloatArray:
-        """∣log p_b(g) − log p_b(g ∓ ∇ℓ)∣ at most; ``inner`` bounds ∣g·x∣."""
-        if isinstance(self.how.law, NormLaplace):
-            return self._laplace_noise(self.how.law, slope * norms, norms, inner)
+        """Bound ∣log p_b(g) − log p_b(g ∓ ∇ℓ)∣; ``inner`` bounds ∣g·x∣."""
+        if isinstance(self.mechanism.law, NormLaplace):
+            return self._laplace_noise(self.mechanism.law, slope * norms, norms, inner)
         across = norms * self.direction_bound
         if inner is not None:
             across = np.minimum(across, inner)
-        scale = self.how.resolution
+        scale = self.mechanism.resolution
         return slope / scale * (slope * norms**2 / 2 + across) / scale
 
     def _laplace_noise(
@@ -265,7 +269,7 @@ class ObjectiveBound:
 class OutputBound:
     """The bound under output perturbation: data-independent."""
 
-    how: OutputPerturbation
+    mechanism: OutputPerturbation
     theta: FloatArray
     failure: float
 
@@ -277,42 +281,46 @@ class OutputBound:
     @property
     def is_uniform(self) -> bool:
         """Norm-Laplace noise: ∥b∥ ≤ r is all that it needs."""
-        return self.how.noise == "laplace"
+        return self.mechanism.noise == "laplace"
 
     def exposure(self, X: FloatArray, y: FloatArray) -> FloatArray:
-        """(m,) β·distance, or μ²/2 + μΦ⁻¹(1−ρ/4)."""
-        how = self.how
-        separation = self.distance_bound(X, y) / how.resolution * _UP
+        """Return (m,) β·distance, or μ²/2 + μΦ⁻¹(1−ρ/4)."""
+        mechanism = self.mechanism
+        separation = self.distance_bound(X, y) / mechanism.resolution * _UP
         if self.is_uniform:
-            return _no_nan(np.minimum(separation, how.worst_case))
+            return _no_nan(np.minimum(separation, mechanism.worst_case))
         # Within the cell b moves by its diagonal at most.
-        room = how.grid.diagonal(how.dimension) / how.resolution
+        room = mechanism.grid.diagonal(mechanism.dimension) / mechanism.resolution
         quantile = normal_quantile(self.failure / 4) + room
         return _no_nan(separation * (separation / 2 + quantile) * _UP)
 
     @cached_property
     def radius(self) -> float:
         """r: how far A may be from θ; ρ, or half of it under Gaussian noise."""
-        how = self.how
+        mechanism = self.mechanism
         share = self.failure if self.is_uniform else self.failure / 2
-        noise = how.law.norm_exceeded_with(share) * (1 + _QUANTILE_ERROR)
-        return noise + how.grid.diagonal(how.dimension) / 2 + TOLERANCE / how.regularization
+        noise = mechanism.law.norm_exceeded_with(share) * (1 + _QUANTILE_ERROR)
+        return (
+            noise
+            + mechanism.grid.diagonal(mechanism.dimension) / 2
+            + TOLERANCE / mechanism.regularization
+        )
 
     def distance_bound(self, X: FloatArray, y: FloatArray) -> FloatArray:
-        """(m,) how far the neighbour of any A within r can lie; never past the sensitivity."""
-        how = self.how
+        """Bound the distance (m,) of the neighbour of any A within r, at most the sensitivity."""
+        mechanism = self.mechanism
         pull = np.empty(len(X))
         step = max(1, _BLOCK // _PIECES)
         for start in range(0, len(X), step):
             some = slice(start, start + step)
             pull[some] = self._largest_pull(X[some], y[some])
         # Each end is known to η/Λ.
-        distance = (pull / (how.rows - 1) + 2 * TOLERANCE) / how.regularization
-        return np.minimum(distance, how.sensitivity)
+        distance = (pull / (mechanism.rows - 1) + 2 * TOLERANCE) / mechanism.regularization
+        return np.minimum(distance, mechanism.sensitivity)
 
     def _largest_pull(self, X: FloatArray, y: FloatArray) -> FloatArray:
-        """Sup ∥ΛA + ∇ℓ(A)∥ over the ball of radius r around θ."""
-        how, theta, d = self.how, self.theta, X.shape[1]
+        """Return sup ∥ΛA + ∇ℓ(A)∥ over the ball of radius r around θ."""
+        mechanism, theta, d = self.mechanism, self.theta, X.shape[1]
         norms, length = upper_norms(X), float(np.linalg.norm(theta))
         along = X @ theta / np.where(norms > 0, norms, 1.0)
         # What rounding can hide of the part of θ across x.
@@ -323,38 +331,38 @@ class OutputBound:
         radius = self.radius + gamma(d + 8) * length
         turn = np.linspace(-np.pi / 2, np.pi / 2, _PIECES + 1)
         at = along[:, None] + radius * np.sin(turn)
-        slope = how.loss.slope(at * norms[:, None], y[:, None])
-        size = np.abs(how.regularization * at + slope * norms[:, None])
+        slope = mechanism.loss.slope(at * norms[:, None], y[:, None])
+        size = np.abs(mechanism.regularization * at + slope * norms[:, None])
         inner = np.maximum(size[:, :-1], size[:, 1:])
         widest = np.maximum(np.cos(turn[:-1]), np.cos(turn[1:]))
-        outer = how.regularization * (across[:, None] + radius * widest)
+        outer = mechanism.regularization * (across[:, None] + radius * widest)
         pull: FloatArray = np.max(np.hypot(inner, outer), axis=1)
         return pull * (1 + 1e-9)
 
 
-def softmax_volume(found: SoftmaxDerivatives, share: FloatArray) -> FloatArray:
+def softmax_volume(derivatives: SoftmaxDerivatives, share: FloatArray) -> FloatArray:
     """Return log det(I + aS) for a = ``share``, and what rounding can hide of it."""
-    scaled = found.p * share[:, None]
+    scaled = derivatives.p * share[:, None]
     grown = np.log1p(scaled).sum(axis=1)
-    fallen = np.log1p(-np.einsum("ij,ij->i", found.p, scaled / (1 + scaled)))
+    fallen = np.log1p(-np.einsum("ij,ij->i", derivatives.p, scaled / (1 + scaled)))
     # The two parts cancel where p_y is near 1; by its trace S is never larger than this either.
     volume = grown + fallen + 64 * ROUNDOFF * (grown - fallen)
-    bound: FloatArray = np.minimum(volume, found.trace * share * _UP)
+    bound: FloatArray = np.minimum(volume, derivatives.trace * share * _UP)
     return bound
 
 
 def upper_norms(X: FloatArray) -> FloatArray:
-    """∥x∥ of each row, rounded up."""
+    """Return ∥x∥ of each row, rounded up."""
     return row_norms(X) * (1 + 2 * gamma(X.shape[1] + 4))
 
 
 def normal_quantile(tail: float) -> float:
-    """Φ⁻¹(1 − ``tail``), rounded up."""
+    """Return Φ⁻¹(1 − ``tail``), rounded up."""
     return max(-float(ndtri(tail)), 0.0) * (1 + _QUANTILE_ERROR)
 
 
 def largest_cosine(dimension: int, tail: float) -> float:
-    """C with P(∣cos∣ > C) ≤ ``tail`` between a fixed and a uniform direction, rounded up."""
+    """Return C with P(∣cos∣ > C) ≤ ``tail`` between a fixed and a uniform direction, rounded up."""
     if dimension == 1:
         return 1.0
     sine_square = float(betaincinv((dimension - 1) / 2, 0.5, tail))
@@ -362,19 +370,19 @@ def largest_cosine(dimension: int, tail: float) -> float:
 
 
 def least_norm(law: NormLaplace, tail: float) -> float:
-    """R with P(∥b∥ < R) ≤ ``tail``, rounded down."""
+    """Return R with P(∥b∥ < R) ≤ ``tail``, rounded down."""
     return float(gammaincinv(law.dimension, tail)) / law.rate * (1 - _QUANTILE_ERROR)
 
 
 def _grown(norm: float, inner: FloatArray | float, step: FloatArray) -> FloatArray:
-    """√(r² + 2s·i + s²) − r for i = ``inner`` ≥ −r, without subtracting."""
+    """Return √(r² + 2s·i + s²) − r for i = ``inner`` ≥ −r, without subtracting."""
     added = step * (step + 2 * inner)
     total = np.sqrt(np.maximum(norm * norm + added, 0.0)) + norm
     return added / np.where(total > 0, total, 1.0)
 
 
 def _largest_curvature(loss: Loss, z: FloatArray, y: FloatArray, move: FloatArray) -> FloatArray:
-    """Sup f″ over z ± ``move``."""
+    """Return sup f″ over z ± ``move``."""
     bound = loss.curvature_bound
     if isinstance(loss, Kinked):
         # f″ is 0 or its bound: 0 only where no point of the range lies between the knots.
@@ -385,5 +393,5 @@ def _largest_curvature(loss: Loss, z: FloatArray, y: FloatArray, move: FloatArra
 
 
 def _no_nan(bound: FloatArray) -> FloatArray:
-    """A bound that is not a number proves nothing."""
+    """Return the bound, infinite where it is not a number: that proves nothing."""
     return np.where(np.isnan(bound), np.inf, bound)

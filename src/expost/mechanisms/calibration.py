@@ -2,7 +2,7 @@
 
 Persons with up to k rows, Gaussian noise
 -----------------------------------------
-k, ε, δ     the number of rows of a person, and what all of them together are guaranteed.
+k, ε, δ     the number of rows of a person, and the guarantee for all of them together.
 T₁ … T_k    what each row adds to the gradient in units of σ, whatever θ is: Tᵢ lies in the convex
             hull of 0 and r vectors that are at most A long. r = 1 for two classes, where A = L/σ;
             r = K − 1 and A = √2/σ for K classes.
@@ -140,7 +140,7 @@ def person_delta(epsilon: float, reach: float, rows: int) -> float:
 
 
 def _gaussian(epsilon: float, mu: float) -> float:
-    """δ_Gauss, rounded up."""
+    """Return δ_Gauss, rounded up."""
     return gaussian_delta(max(epsilon, 0.0), mu * _UP) * (1 + _DELTA_ERROR)
 
 
@@ -166,7 +166,7 @@ def chained(curve: Callable[[float], float], epsilon: float, *, reach: float, ro
 
 
 def _least_share(epsilon: float, *, reach: float, rows: int) -> float:
-    """ε₁ = ε/k − (k − 1)A²/2."""
+    """Return ε₁ = ε/k − (k − 1)A²/2."""
     return epsilon / rows - (rows - 1) / 2 * reach * reach
 
 
@@ -181,17 +181,17 @@ _TAIL = 14.0
 # Relative error of the quadrature, with room: h has a kink where the best slope jumps to 1, and the
 # panel that holds it errs by some 1e-7.
 _ERROR = 1e-5
-# The scale is found to 1e-6 of itself, and rounded up.
+# The scale is computed to 1e-6 of itself, and rounded up.
 _ROOM = 1e-6
 _HALVINGS = 22
-# A penalty that no model has; the rule for Λ asks for the noise there.
+# A penalty that no model has; the rule for Λ uses the noise there.
 _VAST = 1e9
 # Of persons to 1e-4 of what the determinants cost.
 _PERSON_HALVINGS = 13
 
 
 def _volume(penalty: float) -> tuple[FloatArray, float]:
-    """u at every slope, and a bound on what a maximum may miss between two of them."""
+    """Return u at every slope, and a bound on what a maximum may miss between two of them."""
     values = np.log1p(_SLOPES * (1 - _SLOPES) / penalty)
     curved = (2 * (penalty + 0.25) + 1) / penalty**2
     return values, curved
@@ -204,7 +204,7 @@ def _slack(curved: float) -> float:
 
 @lru_cache(maxsize=256)
 def logistic_rate(epsilon: float, penalty: float) -> float:
-    """The largest β with which an exchange of one row has an exposure of at most ε, rounded down.
+    """Return the largest β at which an exchange of one row has exposure ≤ ε, rounded down.
 
     βp + u(p) is concave. Its maximum is at p = 1 if β ≥ 1/λ, and the exposure then 2β: the
     determinants cost nothing. Else it is where u′(p) = −β, a root of
@@ -239,7 +239,7 @@ def logistic_scale(epsilon: float, delta: float, penalty: float, rows: int = 1) 
         reach = 1 / scale
         return np.array([delta - _person_delta(epsilon, float(a), penalty, rows) for a in reach])
 
-    # Mostly the determinant costs nothing: what adding a row asks for is enough, but for rounding.
+    # Mostly the determinant costs nothing: the noise for adding a row is enough, but for rounding.
     enough = least * (1 + _ROOM)
     if _is_free(epsilon, 1 / enough, penalty, rows) or kept(np.array([enough]))[0] >= 0:
         return enough
@@ -264,7 +264,7 @@ def logistic_delta(epsilon: float, reach: float, penalty: float, rows: int) -> f
 def logistic_passed(
     epsilon: float, reach: float, penalty: float, *, rows: int = 1, added: bool = False
 ) -> float:
-    """P(h_k(Z) > ε): k times it bounds how often the loss of a removal of k rows passes kε.
+    """Return P(h_k(Z) > ε): k times it bounds P(loss of a removal of k rows > kε).
 
     A = ``reach``, k = ``rows``. ``added``: the same for the loss of an addition of one row, whose
     h has −p²A²/2.
@@ -274,27 +274,27 @@ def logistic_passed(
 
 
 def logistic_quantile(quantile: float, reach: float, penalty: float) -> float:
-    """h(z_q), rounded up: h grows, so that it bounds the q-quantile of the loss of a removal."""
+    """Return h(z_q), rounded up: h grows, so it bounds the q-quantile of the loss of a removal."""
     return float(_highest(ndtri(np.array([quantile])), reach, penalty)[0])
 
 
 def _is_free(epsilon: float, reach: float, penalty: float, rows: int) -> bool:
-    """Whether the determinants of several rows provably cost nothing: λε₁ ≥ 1.
+    """Return whether the determinants of several rows provably cost nothing: λε₁ ≥ 1.
 
     h(z) ≥ ε then is A²/2 + Az for every share ε of the chain (docs/theory/objective.md, 3). A
-    single row is integrated, as it always was, unless the penalty is out of all proportion.
+    single row is integrated, unless the penalty is out of all proportion.
     """
     applies = rows > 1 or penalty >= _VAST
     return applies and penalty * _least_share(epsilon, reach=reach, rows=rows) >= 1 + 1e-9
 
 
 def _person_delta(epsilon: float, reach: float, penalty: float, rows: int) -> float:
-    """δ(ε) of a removal of ``rows`` rows, rounded up."""
+    """Return δ(ε) of a removal of ``rows`` rows, rounded up."""
     return chained(lambda share: _delta(share, reach, penalty), epsilon, reach=reach, rows=rows)
 
 
 def _highest(z: FloatArray, reach: float, penalty: float, times: int = 1) -> FloatArray:
-    """h(z) with ``times``·p²A²/2, rounded up."""
+    """Return h(z) with ``times``·p²A²/2, rounded up."""
     values, curved = _volume(penalty)
     fixed = values + times * 0.5 * (reach * _SLOPES) ** 2
     highest: FloatArray = np.max(fixed + np.multiply.outer(z * reach, _SLOPES), axis=-1)
@@ -302,7 +302,7 @@ def _highest(z: FloatArray, reach: float, penalty: float, times: int = 1) -> Flo
 
 
 def _start(epsilon: float, reach: float, penalty: float, times: int = 1) -> float:
-    """The z from which on h passes ε, rounded down."""
+    """Return the z from which on h passes ε, rounded down."""
 
     def passed(z: FloatArray) -> FloatArray:
         return _highest(z, reach, penalty, times) - epsilon
@@ -315,7 +315,7 @@ def _start(epsilon: float, reach: float, penalty: float, times: int = 1) -> floa
 
 
 def _delta(epsilon: float, reach: float, penalty: float) -> float:
-    """∫ φ(z)(1 − e^(ε − h(z)))₊ dz, rounded up."""
+    """Return ∫ φ(z)(1 − e^(ε − h(z)))₊ dz, rounded up."""
     start = _start(epsilon, reach, penalty)
     begin = max(start, -_TAIL)
     end = max(begin, 0.0) + _TAIL
@@ -337,7 +337,7 @@ _SOFTMAX_HALVINGS = 60
 
 
 def _most_spent(epsilon: float, penalty: float, classes: int, rows: int = 1) -> float:
-    """c₁ of every row, together."""
+    """Return c₁ of every row, together."""
     spent = rows * ((classes - 1) * math.log1p(1 / (classes * penalty)))
     if not spent < epsilon:
         raise ConvergenceError("the penalty is too small for this epsilon: raise it.")
@@ -345,13 +345,13 @@ def _most_spent(epsilon: float, penalty: float, classes: int, rows: int = 1) -> 
 
 
 def softmax_spent(scale: float, penalty: float, classes: int) -> float:
-    """(1 − w)c₁: what of ε the determinants may cost under Gaussian noise."""
+    """Return (1 − w)c₁: what of ε the determinants may cost under Gaussian noise."""
     left = max(0.0, 1 - penalty / (2 * scale * scale))
     return left * _most_spent(math.inf, penalty, classes)
 
 
 def softmax_rate(epsilon: float, penalty: float, classes: int) -> float:
-    """The largest β with 2√2·β + (1 − w)c₁ ≤ ε, w = min(1, βλ/(2√2)), rounded down."""
+    """Return the largest β with 2√2·β + (1 − w)c₁ ≤ ε, w = min(1, βλ/(2√2)), rounded down."""
     longest = 2 * math.sqrt(2)
     rate = epsilon / longest
     if penalty * epsilon < 8:

@@ -1,9 +1,9 @@
-"""Several independent releases of one data set, seen together.
+"""Several independent releases of one data set, composed.
 
 Conventions
 -----------
 θ₁ … θ_k  releases whose noises were drawn independently of each other; how the later ones were made
-          may depend on the earlier ones, but not what each of them promises.
+          may depend on the earlier ones, but not what each of them guarantees.
 ℓ         Σℓⱼ: given the data p(θ₁, …, θ_k ∣ D) = Π p(θⱼ ∣ D, θ₁ … θⱼ₋₁), so that the evidence adds
           up (D5.3 Lemma 1). E[exp(−ℓ)] = 1 as for each of them.
 
@@ -11,7 +11,7 @@ Together they are one point of the product space, (A₁, …, A_k) and a noise o
 that point by √Σ∥sⱼ∥², which is the ``distance`` here; what it means for a loss is in the law.
 
 Gaussian noise only: ℓ ~ N(μ²/2, μ²) with μ² = Σμⱼ², a closed form again. Norm-Laplace losses and
-those of objective perturbation have none; their typical exposures are sampled, the losses of each
+those of objective perturbation have none; their expected exposures are sampled, the losses of each
 release from its own exact law, or from new releases. Under norm-Laplace noise with
 ∥b∥ = r/β, t = β∥s∥ and c the cosine of the angle between b and s,
 
@@ -36,25 +36,25 @@ from expost.types import FloatArray, Neighbouring
 __all__ = ["check_distinct", "combine"]
 
 _SEED = 0
-# Releases behind a typical exposure: fewer where models must be fitted, or rows are many.
+# Releases behind an expected exposure: fewer where models must be fitted, or rows are many.
 _FITTED, _DRAWN, _WORK = 64, 1024, 2**26
 # A bound on the relative rounding of two normal tails and of what leads to them.
 _TAIL_ERROR = 1e-12
 
 
 def combine(losses: Sequence[RowLosses], *, expected: bool = True) -> RowLosses:
-    """What independent releases of one data set give away together: their losses add.
+    """Return the losses of independent releases of one data set together: they are summed.
 
     ``loss``, ``low``, ``high``  sums, the ends rounded outwards. Where one release has no noise,
                         and proves a row, the others cannot take that back.
     ``distance``        √Σ distance², in the product space of all releases.
     ``law``             that of μ = √Σμ² under Gaussian noise alone, else None.
-    ``worst_case``      the sum of the promises, passed with at most the sum of their probabilities;
-                        releases with Gaussian noise count as one of μ = √Σμ².
-    ``guarantee``       all promises, composed; None where one release promises nothing.
+    ``worst_case``      the sum of the worst cases, passed with at most the sum of their
+                        probabilities; releases with Gaussian noise count as one of μ = √Σμ².
+    ``guarantee``       all guarantees, composed; None where a release guarantees nothing.
 
-    The same release twice is refused: to see it again tells nothing more. ``expected``: whether
-    expected exposures are wanted, for which every part must have a law or be drawn.
+    The same release twice is refused: it adds no information. ``expected``: whether expected
+    exposures are wanted, for which every part must have a law or be drawn.
     """
     parts = _checked(losses, expected)
     if len(parts) == 1:
@@ -76,24 +76,24 @@ def combine(losses: Sequence[RowLosses], *, expected: bool = True) -> RowLosses:
         worst_case=worst_case,
         worst_case_passed=passed,
         noiseless=noiseless,
-        guarantee=_promise([part.guarantee for part in parts]),
-        sampled=(lambda: _typical_exposures(parts)) if sampled else None,
+        guarantee=_composed([part.guarantee for part in parts]),
+        sampled=(lambda: _expected_exposures(parts)) if sampled else None,
         draw=(lambda size, rng: _drawn(parts, size, rng)) if sampled else None,
     )
 
 
 def check_distinct(thetas: Sequence[FloatArray | None]) -> None:
     """Refuse the same θ twice: two draws of any noise are never equal. None: θ is not known."""
-    for place, theta in enumerate(thetas):
-        for earlier, other in enumerate(thetas[:place]):
+    for index, theta in enumerate(thetas):
+        for earlier, other in enumerate(thetas[:index]):
             if theta is not None and other is not None and np.array_equal(theta, other):
-                raise _twice(earlier, place)
+                raise _twice(earlier, index)
 
 
 def _twice(first: int, second: int) -> InvalidInput:
     return InvalidInput(
-        f"models {first + 1} and {second + 1} are the same release: seeing it twice tells nothing"
-        " more; pass each release once."
+        f"models {first + 1} and {second + 1} are the same release, which adds nothing: pass"
+        " each release once."
     )
 
 
@@ -102,7 +102,7 @@ def _checked(losses: Sequence[RowLosses], expected: bool) -> tuple[RowLosses, ..
     if not parts:
         raise InvalidInput("models: must be at least one release.")
     rows, relation = len(parts[0].loss), parts[0].relation
-    for place, part in enumerate(parts):
+    for index, part in enumerate(parts):
         if len(part.loss) != rows:
             raise InvalidInput(
                 f"models: one is of {rows} rows, another of {len(part.loss)}; only releases of the"
@@ -113,14 +113,14 @@ def _checked(losses: Sequence[RowLosses], expected: bool) -> tuple[RowLosses, ..
                 f"models: one was profiled for {relation.value!r}, another for"
                 f" {part.relation.value!r}; profile all for one relation."
             )
-        for earlier, other in enumerate(parts[:place]):
+        for earlier, other in enumerate(parts[:index]):
             moved = bool(np.any(part.distance > 0))
             same = np.array_equal(part.loss, other.loss)
             if part is other or (moved and same and np.array_equal(part.distance, other.distance)):
-                raise _twice(earlier, place)
+                raise _twice(earlier, index)
         if expected and part.law is None and part.draw is None and not part.noiseless:
             raise InvalidInput(
-                f"models: the losses of release {place + 1} can neither be drawn nor have a law;"
+                f"models: the losses of release {index + 1} can neither be drawn nor have a law;"
                 " profile it alone."
             )
     return parts
@@ -130,9 +130,9 @@ def _checked(losses: Sequence[RowLosses], expected: bool) -> tuple[RowLosses, ..
 
 
 def _sum(terms: Sequence[FloatArray], *, towards: float | None) -> FloatArray:
-    """Σ terms, each addition rounded ``towards`` −∞ or +∞ where that is given.
+    """Return Σ terms, each addition rounded ``towards`` −∞ or +∞ where that is given.
 
-    An end at ∓∞ says that nothing is known there; a term at the other infinity is proved, and wins
+    An end at ∓∞ means that nothing is known there; a term at the other infinity is proved, and wins
     (the loss itself is finite wherever there is noise).
     """
     total = terms[0].copy()
@@ -151,7 +151,7 @@ def _sum(terms: Sequence[FloatArray], *, towards: float | None) -> FloatArray:
 
 
 def _norm_above(terms: Sequence[FloatArray]) -> FloatArray:
-    """√Σ terms², rounded up."""
+    """Return √Σ terms², rounded up."""
     norm = reduce(np.hypot, terms)
     rounded: FloatArray = norm * (1 + 4 * len(terms) * ROUNDOFF)
     return rounded
@@ -161,7 +161,7 @@ def _norm_above(terms: Sequence[FloatArray]) -> FloatArray:
 
 
 def _gaussian_law(laws: Sequence[LossLaw | None]) -> GaussianLaw | None:
-    """N(μ²/2, μ²), μ² = Σμⱼ²: sums of independent normal losses, where all of them are."""
+    """Return N(μ²/2, μ²), μ² = Σμⱼ², the sum of independent normal losses, or None."""
     separations = []
     for law in laws:
         if not isinstance(law, GaussianLaw):
@@ -170,8 +170,8 @@ def _gaussian_law(laws: Sequence[LossLaw | None]) -> GaussianLaw | None:
     return GaussianLaw(separation=reduce(np.hypot, separations))
 
 
-def _typical_exposures(parts: Sequence[RowLosses]) -> tuple[FloatArray, FloatArray]:
-    """E∣Σℓⱼ∣ and its standard error, from draws of a fixed seed."""
+def _expected_exposures(parts: Sequence[RowLosses]) -> tuple[FloatArray, FloatArray]:
+    """Return E∣Σℓⱼ∣ and its standard error, from draws of a fixed seed."""
     rows = len(parts[0].loss)
     fitted = any(part.draw is not None for part in parts)
     size = _FITTED if fitted else min(max(_WORK // max(rows, 1), _FITTED), _DRAWN)
@@ -180,7 +180,7 @@ def _typical_exposures(parts: Sequence[RowLosses]) -> tuple[FloatArray, FloatArr
 
 
 def _drawn(parts: Sequence[RowLosses], size: int, rng: np.random.Generator) -> Iterator[FloatArray]:
-    """The summed losses (n,) of all rows in each of ``size`` draws of all releases."""
+    """Yield the summed losses (n,) of all rows in each of ``size`` draws of all releases."""
     streams = [
         _of_law(part.law, part.relation, size, own) if part.draw is None else part.draw(size, own)
         for part, own in zip(parts, rng.spawn(len(parts)), strict=True)
@@ -192,7 +192,7 @@ def _drawn(parts: Sequence[RowLosses], size: int, rng: np.random.Generator) -> I
 def _of_law(
     law: LossLaw | None, relation: Neighbouring, size: int, rng: np.random.Generator
 ) -> Iterator[FloatArray]:
-    """Losses of all rows from their laws, one draw of the noise for all rows at a time.
+    """Yield losses of all rows from their laws, one draw of the noise for all rows at a time.
 
     Each row's own law is exact; together the rows do not vary as in one release, and no figure here
     is about more than one row. The laws are of a row that was there: for ADD the sign is turned.
@@ -209,7 +209,7 @@ def _of_law(
 
 
 def _norm_laplace(t: FloatArray, dimension: int, rng: np.random.Generator) -> FloatArray:
-    """ℓ for one draw of r and of the angle, at every separation t."""
+    """Return ℓ for one draw of r and of the angle, at every separation t."""
     radius = rng.standard_gamma(dimension)
     along, across = rng.standard_normal(), math.sqrt(2 * rng.standard_gamma((dimension - 1) / 2))
     length = math.hypot(along, across)
@@ -219,51 +219,51 @@ def _norm_laplace(t: FloatArray, dimension: int, rng: np.random.Generator) -> Fl
     return loss
 
 
-# -- promises ------------------------------------------------------------------------------------
+# -- guarantees ----------------------------------------------------------------------------------
 
 
 def _worst_case(parts: Sequence[RowLosses]) -> tuple[float, float]:
-    """(what no exposure passes, but with this probability), both rounded up.
+    """Return (b, p): no exposure passes b, except with probability p; both rounded up.
 
-    A union bound over the releases; those with Gaussian noise first become one.
+    A union bound over the releases, of which those with Gaussian noise are combined first.
     """
-    promises: list[tuple[float, float]] = []
+    bounds: list[tuple[float, float]] = []
     gaussian: list[tuple[float, float]] = []
     for part in parts:
         normal = isinstance(part.law, GaussianLaw) and part.worst_case < math.inf
-        promise = (part.worst_case, part.worst_case_passed)
-        (gaussian if normal and part.worst_case_passed > 0 else promises).append(promise)
+        bound = (part.worst_case, part.worst_case_passed)
+        (gaussian if normal and part.worst_case_passed > 0 else bounds).append(bound)
     if len(gaussian) == 1:
-        promises += gaussian
+        bounds += gaussian
     elif gaussian:
-        promises.append(_one_gaussian(gaussian))
-    worst_case = _sum_above([worst for worst, _ in promises])
+        bounds.append(_one_gaussian(gaussian))
+    worst_case = _sum_above([worst for worst, _ in bounds])
     if not worst_case < math.inf:
         return math.inf, 0.0
-    return worst_case, min(_sum_above([passed for _, passed in promises]), 1.0)
+    return worst_case, min(_sum_above([passed for _, passed in bounds]), 1.0)
 
 
-def _promise(guarantees: Sequence[Guarantee | None]) -> Composition | None:
-    """All of them together; None where one promises nothing."""
-    known = [one for one in guarantees if one is not None]
+def _composed(guarantees: Sequence[Guarantee | None]) -> Composition | None:
+    """Return all guarantees composed; None where a release guarantees nothing."""
+    known = [guarantee for guarantee in guarantees if guarantee is not None]
     return Composition(parts=tuple(known)) if len(known) == len(guarantees) else None
 
 
 def _sum_above(terms: Sequence[float]) -> float:
-    """Σ terms, rounded up; exact where it was."""
+    """Return Σ terms, rounded up; exact where it was."""
     total = math.fsum(terms)
     return total if len(terms) == 1 or total == 0 else math.nextafter(total, math.inf)
 
 
-def _one_gaussian(promises: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Promises (ε, p) about normal losses as one: the least b that is sure of P(∣ℓ∣ > b) ≤ Σp.
+def _one_gaussian(bounds: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return bounds (ε, p) of normal losses as one: the least b that proves P(∣ℓ∣ > b) ≤ Σp.
 
-    P(∣ℓ∣ > ε) = Φ(μ/2 − ε/μ) + Φ(−μ/2 − ε/μ) grows with μ, so that a promise bounds μ; the bounds
+    P(∣ℓ∣ > ε) = Φ(μ/2 − ε/μ) + Φ(−μ/2 − ε/μ) grows with μ, so that (ε, p) bounds μ; the bounds
     combine to √Σμ². How far a row moves the next centre may depend on the releases before it, and
     a row that moves it no further keeps the evidence there is (:func:`_ever_passed`). By the union
     bound b is at most Σε.
     """
-    worst, chance = (np.array(column) for column in zip(*promises, strict=True))
+    worst, chance = (np.array(column) for column in zip(*bounds, strict=True))
     room = chance * (1 + _TAIL_ERROR)
     # The μ of P = ½ at the least: P(ℓ > ε) is ½ at μ = √(2ε).
     top = 2 * np.sqrt(2 * worst) + 100.0
@@ -279,16 +279,16 @@ def _one_gaussian(promises: Sequence[tuple[float, float]]) -> tuple[float, float
 
 
 def _passed(epsilon: FloatArray, mu: FloatArray) -> FloatArray:
-    """P(∣ℓ∣ > ε) for ℓ ~ N(μ²/2, μ²), μ > 0."""
+    """Return P(∣ℓ∣ > ε) for ℓ ~ N(μ²/2, μ²), μ > 0."""
     chance: FloatArray = ndtr(mu / 2 - epsilon / mu) + ndtr(-mu / 2 - epsilon / mu)
     return chance
 
 
 def _ever_passed(bound: FloatArray, mu: FloatArray) -> FloatArray:
-    """P(∣ℓ∣ > b) at most, over all releases of Σμⱼ² ≤ μ² whose μⱼ may react to those before.
+    """Bound P(∣ℓ∣ > b) over all releases of Σμⱼ² ≤ μ² whose μⱼ may react to those before.
 
-    Given the past ℓⱼ ~ N(μⱼ²/2, μⱼ²): ℓ is a Brownian motion of drift ½ looked at at a time of at
-    most μ². With its reflection at b, and at −b, it has passed ±b by then with probability
+    Given the past ℓⱼ ~ N(μⱼ²/2, μⱼ²): ℓ is a Brownian motion of drift ½ at a time of at most μ².
+    With its reflection at b, and at −b, it has passed ±b by then with probability
 
         Φ(μ/2 − b/μ) + e^b Φ(−μ/2 − b/μ)   and   Φ(−μ/2 − b/μ) + e^(−b) Φ(μ/2 − b/μ)   at most.
     """

@@ -1,9 +1,9 @@
-"""DP-SGD: what the noisy gradients of one training run say of every row.
+"""DP-SGD: the privacy loss of every row in the noisy gradients of one training run.
 
 Conventions
 -----------
 g         a row's clipped gradient at the step's parameters, ∥g∥ ≤ C; g' that of the row which
-          stands in for it (replace).
+          replaces it (replace).
 b         the step's noise, N(0, s²I): the step publishes (sum of the batch's g) + b, divided by
           a public constant. Parameters are a function of what was published before.
 r         b + the row's own g if it was in the batch: the noisy sum less the other rows' gradients.
@@ -17,7 +17,7 @@ step is a Gaussian mechanism of its own (D5.3 Alg. 1, line 11, in logarithms, fo
 
     known batches    (2b·g + ∥g∥²)/(2s²) if the row was in the batch, else 0
                      replaced: the same with g − g' for g, = (∥b + g − g'∥² − ∥b∥²)/(2s²)
-    hidden coin      log((1−q) + q·e^a(g)): the others' batches are known, this row's coin is not
+    hidden batches   log((1−q) + q·e^a(g)): the batches of all rows but this one are known
                      replaced: log((1−q) + q·e^a(g)) − log((1−q) + q·e^a(g'))
 """
 
@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from expost import _checks
 from expost._numerics import ROUNDOFF
 from expost.errors import ConvergenceError, InvalidInput
-from expost.mechanisms.hidden_coin import (
+from expost.mechanisms.hidden_batches import (
     drawn_losses,
     hidden_term,
     unseen_interval,
@@ -48,16 +48,16 @@ from expost.types import Audience, FloatArray, IntArray, Neighbouring
 
 __all__ = ["Adversary", "SGDMechanism", "Transcript", "step_rounding"]
 
-# Runs behind a typical exposure without a closed form, and their seed.
+# Runs behind an expected exposure without a closed form, and their seed.
 _RUNS = 256
 _SEED = 0
 
 
 class Adversary(Enum):
-    """What is known of the batches to who sees all noisy sums and knows all other rows.
+    """What an adversary who sees all noisy sums and knows all other rows knows of the batches.
 
     KNOWN_BATCHES: which rows were in which batch (federated learning; full batch). HIDDEN_BATCHES:
-    all of that but for the coins of the row in question.
+    the same, except for the batches of the row in question.
     """
 
     KNOWN_BATCHES = "known-batches"
@@ -125,14 +125,14 @@ class SGDMechanism:
         return self.noise_multiplier * self.sensitivity
 
     def guarantee(self, steps: int) -> Guarantee:
-        """The worst case of so many steps, any row, any data, batches hidden by sampling."""
+        """Return the worst case of ``steps`` steps: any row, any data, hidden batches."""
         steps = _checks.whole("steps", steps, least=1)
         if self.sampling_rate == 1:
             return self.unsampled(math.sqrt(steps) / self.noise_multiplier, steps)
         return self.sampled(self.noise_scale, steps)
 
     def unsampled(self, mu: float, steps: int) -> Guarantee:
-        """The worst case of so many steps that are ``mu`` together and that nothing hides."""
+        """Return the worst case of ``steps`` steps in known batches that are ``mu`` together."""
         if self.norm_budget is not None:
             mu = min(mu, self.norm_budget / self.noise_scale)
         # Rounded towards less noise; in units of C, as accounting has it for either relation.
@@ -140,7 +140,7 @@ class SGDMechanism:
         return DPSGD(noise_multiplier=noise, steps=steps, relation=self.relation)
 
     def sampled(self, scale: float, steps: int) -> Guarantee:
-        """The worst case of so many steps whose batches hide the row, at noise ``scale``."""
+        """Return the worst case of ``steps`` steps in hidden batches, at noise ``scale``."""
         return DPSGD(
             noise_multiplier=scale / self.clip,
             sampling_rate=self.sampling_rate,
@@ -149,7 +149,7 @@ class SGDMechanism:
         )
 
     def describe(self) -> str:
-        """The mechanism in a few words."""
+        """Return the mechanism in a few words."""
         batch = "full batch" if self.sampling_rate == 1 else f"Poisson rate {self.sampling_rate:g}"
         return f"DP-SGD, noise multiplier {self.noise_multiplier:g}, clip {self.clip:g}, {batch}"
 
@@ -157,10 +157,10 @@ class SGDMechanism:
 class Transcript(Displayed):
     """Running sums over the steps of one run, one entry a row: O(rows) memory.
 
-    Each ``add_…`` takes the rows it speaks of (no row twice), and per row what the formulas above
-    need; ``error`` bounds the error of (2b·g + ∥g∥²)/(2s²) or of a(g) (see
-    :func:`step_rounding`). A value that is not finite is refused. With a full batch the two
-    adversaries are one, and ``add_known`` serves both. For the curator only.
+    Each ``add_…`` takes rows (no row twice), and per row what the formulas above need; ``error``
+    bounds the error of (2b·g + ∥g∥²)/(2s²) or of a(g) (see :func:`step_rounding`). A value that is
+    not finite is refused. With a full batch the two adversaries are one, and ``add_known`` serves
+    both. Curator-only.
     """
 
     audience = Audience.CURATOR_ONLY
@@ -179,8 +179,8 @@ class Transcript(Displayed):
         self.square: FloatArray = np.zeros(n)
         self.separation_square: FloatArray = np.zeros(n)
         self.most_separation_square: FloatArray = np.zeros(n)
-        # How many steps a row was in, how many were not looked at, and what was added for those.
-        self._seen: IntArray = np.zeros(n, dtype=np.int64)
+        # The steps that a row was in, those that were not computed, and what was added for those.
+        self._batches: IntArray = np.zeros(n, dtype=np.int64)
         self.unseen: IntArray = np.zeros(n, dtype=np.int64)
         self._guessed: FloatArray = np.zeros(n)
         self.steps = 0
@@ -201,7 +201,7 @@ class Transcript(Displayed):
     def add_hidden(
         self, rows: Any, inner: Any, square: Any, scale: float, rate: float, error: Any = 0.0
     ) -> None:
-        """Add log((1−q) + q·exp((2·inner − square)/(2s²))) to rows whose coin is hidden.
+        """Add log((1−q) + q·exp((2·inner − square)/(2s²))) to rows of hidden batches.
 
         ``inner`` is r·g, of rows in the batch (r = b + g) and of those that are not (r = b).
         """
@@ -223,7 +223,7 @@ class Transcript(Displayed):
         rate: float,
         error: Any = 0.0,
     ) -> None:
-        """Add the hidden coin's term of g less that of g'; ``apart_square`` is ∥g − g'∥²."""
+        """Add the term of g in hidden batches less that of g'; ``apart_square`` is ∥g − g'∥²."""
         self._expect(Adversary.HIDDEN_BATCHES)
         at = self._rows(rows)
         product, length, bound = self._values(at, inner=inner, square=square, error=error)
@@ -235,19 +235,21 @@ class Transcript(Displayed):
         self._lengthen(at, others[2], scale)
 
     def add_unseen(self, rows: Any, square: Any) -> None:
-        """Rows that were not in the batch of a step at which their gradient was not computed.
+        """Add rows that were not in the batch of a step at which their gradient was not computed.
 
-        The step's noise does not know such a row, so that its term has a known law but for ∥g∥.
-        Its mean at ``square``, the last ∥g∥² (replaced: ∥g − g'∥²) that was seen, is added; what
-        that misses is bounded for any lengths up to C (:func:`unseen_interval`).
+        The step's noise does not depend on such a row, so that its term has a known law but for
+        ∥g∥. Its mean at ``square``, the last ∥g∥² (replaced: ∥g − g'∥²) that was computed, is
+        added; its error is bounded for any lengths up to C (:func:`unseen_interval`).
         """
         self._expect(Adversary.HIDDEN_BATCHES)
         at = self._rows(rows)
         (length,) = self._values(at, square=square)
         if self.mechanism.relation is Neighbouring.REMOVE:
-            how = self.mechanism
-            most = how.clip / how.noise_scale
-            guess = unseen_mean(np.sqrt(length) / how.noise_scale, how.sampling_rate, most)
+            mechanism = self.mechanism
+            most = mechanism.clip / mechanism.noise_scale
+            guess = unseen_mean(
+                np.sqrt(length) / mechanism.noise_scale, mechanism.sampling_rate, most
+            )
             self._guessed[at] += guess
             self._add(at, guess, np.zeros(len(at)))
         self.unseen[at] += 1
@@ -268,61 +270,61 @@ class Transcript(Displayed):
 
     @property
     def separation(self) -> FloatArray:
-        """(n,) μ = √(Σ∥g∥²/s²); were gradients deaf to the noise, loss ~ N(μ²/2, μ²)."""
+        """(n,) μ = √(Σ∥g∥²/s²); if gradients did not depend on the noise, loss ~ N(μ²/2, μ²)."""
         return np.sqrt(self.separation_square)
 
     def interval(self) -> tuple[FloatArray, FloatArray]:
-        """(low, high): each loss with its rounding, and with what unseen steps may have added."""
+        """Return (low, high): each loss with its rounding, and what unseen steps may have added."""
         low, high = self.loss - self.error, self.loss + self.error
         if np.any(self.unseen):
-            how = self.mechanism
+            mechanism = self.mechanism
             down, up = unseen_interval(
                 self.unseen,
-                how.sampling_rate,
-                how.clip / how.noise_scale,
-                replaced=how.relation is Neighbouring.REPLACE,
+                mechanism.sampling_rate,
+                mechanism.clip / mechanism.noise_scale,
+                replaced=mechanism.relation is Neighbouring.REPLACE,
             )
             low = np.minimum(low - self._guessed + down, self.loss)
             high = np.maximum(high - self._guessed + up, self.loss)
         return low, high
 
     def guarantee(self) -> Guarantee:
-        """What the noise of this run promised against this adversary, any row, any data.
+        """Return the guarantee of this run's noise against this adversary: any row, any data.
 
         Known batches: μ² = Σ(sensitivity/s)² over the steps of the row that was in most of them;
         which ones a row was in does not depend on the data. Hidden: amplified by sampling.
         """
         if self.adversary is Adversary.HIDDEN_BATCHES:
             return self.mechanism.sampled(self._least_scale, self.steps)
-        steps = int(np.max(self._seen))
+        steps = int(np.max(self._batches))
         if steps == 0:
             # Every batch was empty.
             return GaussianNoise(mu=0.0)
         mu = math.sqrt(float(np.max(self.most_separation_square)))
         return self.mechanism.unsampled(mu * (1 + steps * ROUNDOFF), steps)
 
-    def row_losses(self, *, delta: float = 1e-5, promised: bool = True) -> RowLosses:
-        """The losses as every mechanism gives them.
+    def row_losses(self, *, delta: float = 1e-5, guaranteed: bool = True) -> RowLosses:
+        """Return the losses in the form that all mechanisms share.
 
-        ``delta``     the worst case b is the guarantee's loss at δ: evidence for the row passes it
-                      with probability δ at most, against it with δe^(−b) (P ≤ e^(−b)Q there).
-        ``promised``  false where the noise was read from the data (local sensitivity).
+        ``delta``       the worst case b is the guarantee's loss at δ: evidence for the row passes
+                        it with probability δ at most, against it with δe^(−b) (P ≤ e^(−b)Q there).
+        ``guaranteed``  false where the noise was read from the data (local sensitivity).
 
         The law for known batches takes each gradient for as long as it was in this run; the far
-        law takes them all for as long as clipping allows, which bounds every run. For a hidden
-        coin losses are drawn, at gradients of the mean length; a row replaced has no law.
+        law takes them all for as long as clipping allows, which bounds every run. For
+        hidden batches losses are drawn, at gradients of the mean length; a row replaced has no law.
         """
         delta = _checks.probability("delta", delta)
         low, high = self.interval()
         known = self.adversary is Adversary.KNOWN_BATCHES
         drawn = not known and self.mechanism.relation is Neighbouring.REMOVE
-        guarantee = self.guarantee() if promised and self.steps > 0 else None
+        guarantee = self.guarantee() if guaranteed and self.steps > 0 else None
         worst = math.inf if guarantee is None else guarantee.loss(delta)
         distance = np.sqrt(self.square)
         furthest = np.sqrt(self.most_separation_square)
         if self.mechanism.norm_budget is not None:
             furthest = np.minimum(furthest, self.mechanism.norm_budget / self.mechanism.noise_scale)
-        # Where steps were not looked at, a gradient may have been 0 or of full length.
+        # Where steps were not computed, a gradient may have been 0 or of full length.
         most = np.sqrt(self.square + self.unseen * self.mechanism.sensitivity**2) - distance
         error = np.where(self.unseen > 0, np.maximum(most, distance), 0.0)
         return RowLosses(
@@ -348,7 +350,7 @@ class Transcript(Displayed):
         return drawn_losses(m, self.mechanism.sampling_rate, self.steps, runs, rng)
 
     def _sampled(self) -> tuple[FloatArray, FloatArray]:
-        """E∣loss∣ and its standard error."""
+        """Return E∣loss∣ and its standard error."""
         drawn = self._draw(_RUNS, np.random.default_rng(_SEED))
         return mean_exposures(drawn, self.mechanism.rows)
 
@@ -378,13 +380,13 @@ class Transcript(Displayed):
         arrays = []
         for name, value in values.items():
             array = np.broadcast_to(np.asarray(value, dtype=np.float64), at.shape)
-            # An error may be infinite: the loss is then not known, and said not to be.
+            # An error may be infinite: the interval of the loss then is, too.
             most = math.inf if name == "error" else np.finfo(np.float64).max
             least = -most if name == "inner" else 0.0
             if not np.all((array >= least) & (array <= most)):
                 raise ConvergenceError(
                     f"{name}: a step has values that are NaN, infinite or below 0: the run has"
-                    " diverged; lower the learning rate or mend the loss."
+                    " diverged; lower the learning rate or fix the loss."
                 )
             arrays.append(array)
         return arrays
@@ -397,7 +399,7 @@ class Transcript(Displayed):
         variance = _variance(scale)
         self.square[at] += square
         self.separation_square[at] += square / variance
-        self._seen[at] += 1
+        self._batches[at] += 1
         self.most_separation_square[at] += self.mechanism.sensitivity**2 / variance
         self._least_scale = min(self._least_scale, scale)
 
@@ -411,7 +413,7 @@ def step_rounding(
     unit: float = ROUNDOFF,
     noise_error: float = 0.0,
 ) -> FloatArray:
-    """A bound of the error of (2b·g + ∥g∥²)/(2s²), and of a(g), given the gradients.
+    """Bound the error of (2b·g + ∥g∥²)/(2s²), and of a(g), given the gradients.
 
     γ_k(∥b∥∥g∥ + ∥g∥²)/s² for products of ``dimension`` entries summed in any order with the unit
     roundoff ``unit`` (Higham §3.1), plus ∥g∥·``noise_error``/s², the bound of what b itself is
@@ -429,7 +431,7 @@ def step_rounding(
 def _with_error(
     exponent: FloatArray, rate: float, error: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The hidden coin's term, which increases with a, and how far a's error can move it."""
+    """Return the term of hidden batches, which increases with a, and the bound of its error."""
     term = hidden_term(exponent, rate)
     up, down = hidden_term(exponent + error, rate), hidden_term(exponent - error, rate)
     return term, np.maximum(up - term, term - down)

@@ -1,8 +1,8 @@
-"""The grid that a released θ lies on, so that its low bits betray nothing.
+"""The grid that a released θ lies on, so that its low bits reveal nothing.
 
 A float64 sum A + b shows in its low bits which A it came from (Mironov 2012; Haney et al. 2022).
 So a release is clamped to ∣θⱼ∣ ≤ B and rounded to multiples of 2^k, B and k fixed by public
-constants before the data is seen:
+constants that do not depend on the data:
 
     2^k ≥ 2¹⁰·ulp(B)           the arithmetic is finer than the grid by ten bits everywhere, and
     √d·2^k ≤ 2⁻¹⁰·resolution   the grid is finer than the noise by ten bits;
@@ -35,7 +35,7 @@ class Grid:
 
     @classmethod
     def for_noise(cls, *, reach: float, resolution: float, dimension: int) -> "Grid":
-        """The grid for a noise of this size.
+        """Return the grid for a noise of this size.
 
         ``reach`` bounds a coordinate of θ but with negligible probability; ``resolution`` is the
         length over which the noise's density hardly changes: 1/β or σ.
@@ -50,8 +50,8 @@ class Grid:
         if not exponent <= noise_exponent - _SPARE_BITS:
             raise ReleaseRefused(
                 f"no grid is both finer than the noise (scale {resolution:.3g}) and coarser than"
-                f" float64 at {clamp:.3g}: a release would betray its low bits; lower epsilon or"
-                " raise regularization."
+                f" float64 at {clamp:.3g}: the low bits of a release would reveal data; lower"
+                " epsilon or raise regularization."
             )
         return cls(clamp=clamp, exponent=exponent)
 
@@ -67,13 +67,13 @@ class Grid:
         return np.round(np.clip(theta, -self.clamp, self.clamp) / self.step) * self.step + 0.0
 
     def holds(self, theta: FloatArray) -> bool:
-        """Whether ``theta`` lies on the grid."""
+        """Return whether ``theta`` lies on the grid."""
         return bool(np.all(np.abs(theta) <= self.clamp)) and np.array_equal(self.snap(theta), theta)
 
     def is_clamped(self, theta: FloatArray) -> bool:
-        """Whether a coordinate lies on the clamp, where its cell is unbounded."""
+        """Return whether a coordinate lies on the clamp, where its cell is unbounded."""
         return bool(np.any(np.abs(theta) >= self.clamp))
 
     def diagonal(self, dimension: int) -> float:
-        """The largest distance within one cell, √d·2^k."""
+        """Return the largest distance within one cell, √d·2^k."""
         return math.sqrt(dimension) * self.step

@@ -10,8 +10,8 @@ w    the eigenvalues of H^(−½)WH^(−½): det(I ∓ H⁻¹W) = Π(1 ∓ w). B
 Rows that leave together have the volume −Σ log(1 − w), a row that enters has Σ log(1 + w). Either
 is log det(I + H'⁻¹W) for an H' ≽ λI of other rows, so it lies between 0 and what W alone allows.
 
-An exact minimiser near θ has other w: within a factor of e^(±spread), for W and H each change by
-such a factor in the order of quadratic forms. Rounding moves them by ``slack`` at most.
+An exact minimiser near θ has other w: within a factor of e^(±spread), because W and H each change
+by such a factor in the order of quadratic forms. Rounding moves them by ``slack`` at most.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from expost.types import FloatArray
 
 __all__ = ["ChangedRows", "Hessian", "Leverage", "leverage_of", "log_volume", "volume_of"]
 
-# Past this a factor of e^s says nothing.
+# Past this a factor of e^s proves nothing.
 _FAR = 700.0
 # A block of a table has at most so many rows.
 _BLOCK_ROWS = 2**15
@@ -35,10 +35,10 @@ _BLOCK_ROWS = 2**15
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ChangedRows:
-    """Rows that leave (``sign`` 1) or enter (−1) at θ, with bounds on what may be off about them.
+    """Rows that leave (``sign`` 1) or enter (−1) at θ, with bounds on their errors.
 
     ``lengths``         ∥x∥; ``norms`` the same, rounded up.
-    ``found``           u and S at θ.
+    ``derivatives``     u and S at θ.
     ``gradient_error``  how far ∇ℓ may be off: at the exact minimiser, and by rounding.
     ``spread``          log of the factor by which S may differ there.
     ``most``            the largest volume that the row can have.
@@ -49,7 +49,7 @@ class ChangedRows:
     X: FloatArray
     lengths: FloatArray
     norms: FloatArray
-    found: Derivatives
+    derivatives: Derivatives
     gradient_error: FloatArray
     spread: FloatArray
     most: FloatArray
@@ -58,7 +58,7 @@ class ChangedRows:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Hessian:
-    """H as computed, and what rounding may have changed about it.
+    """H as computed, and bounds on its rounding.
 
     ``penalty``     λ.
     ``outputs``     q.
@@ -91,7 +91,7 @@ class Hessian:
 
     @cached_property
     def sum_error(self) -> float:
-        """Bound ∥computed H − H∥ for the S that were computed."""
+        """A bound of ∥computed H − H∥ for the S that were computed."""
         terms = self.block_rows + 2 * self.outputs + 64
         return gamma(terms) * (self.weight + self.penalty)
 
@@ -119,7 +119,7 @@ class Hessian:
 
     @cached_property
     def root_error(self) -> float:
-        """Bound the relative error of vectors L⁻¹v."""
+        """A bound of the relative error of vectors L⁻¹v."""
         lowest, highest = self.extremes
         size = len(self.matrix)
         return 2 * float(np.sqrt(size * highest / lowest)) * gamma(size + 8)
@@ -137,17 +137,17 @@ class _ScalarLeverage:
         return self.hessian.factor_spread
 
     def eigenvalues(self, rows: ChangedRows) -> FloatArray:
-        """w (m, 1)."""
+        """Return w (m, 1)."""
         return self._own(rows, self._roots(rows))[:, None]
 
     def slack(self, rows: ChangedRows) -> FloatArray:
-        """(m,) how far rounding may have moved w beyond the spread."""
+        """Bound (m,) how far rounding may have moved w beyond the spread."""
         return np.zeros(len(rows.X))
 
     def after(
         self, first: ChangedRows, second: ChangedRows, spread: float, leaving_error: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(w, slack, spread) of ``second``, taken with H from which ``first`` has left.
+        """Return (w, slack, spread) of ``second``, taken with H from which ``first`` has left.
 
         ``spread`` is that of H, and ``leaving_error`` the error of the first row's volume.
         """
@@ -159,7 +159,7 @@ class _ScalarLeverage:
         return w[:, None], np.zeros(len(w)), moved
 
     def _roots(self, rows: ChangedRows) -> FloatArray:
-        """(d, m) L⁻¹x as columns."""
+        """Return (d, m) L⁻¹x as columns."""
         roots: FloatArray = scipy.linalg.solve_triangular(self.hessian.factor, rows.X.T, lower=True)
         return roots
 
@@ -169,8 +169,8 @@ class _ScalarLeverage:
 
 
 def _curvature(rows: ChangedRows) -> FloatArray:
-    assert isinstance(rows.found, ScalarDerivatives)
-    return rows.found.curvature
+    assert isinstance(rows.derivatives, ScalarDerivatives)
+    return rows.derivatives.curvature
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -192,7 +192,7 @@ class _MatrixLeverage:
 
     @cached_property
     def _form_error(self) -> float:
-        """Bound the error of M over ∥x∥²: of the inverse, from its residual, and of products.
+        """A bound of the error of M over ∥x∥²: of the inverse, from its residual, and of products.
 
         ∥P − H⁻¹∥ ≤ ∥I − HP∥/λ_min(H), and λ_min(H) is λ: along (1, …, 1) nothing curves.
         """
@@ -234,7 +234,7 @@ class _MatrixLeverage:
         return w, error, spread + second.spread + twice
 
     def _forms(self, left: FloatArray, right: FloatArray) -> FloatArray:
-        """(m, q, q) the forms leftᵀ(H⁻¹)ₐᵦ right of pairs of rows."""
+        """Return (m, q, q) the forms leftᵀ(H⁻¹)ₐᵦ right of pairs of rows."""
         q, d = self.hessian.outputs, self.hessian.columns
         forms = np.empty((len(left), q, q))
         for a in range(q):
@@ -248,7 +248,7 @@ class _MatrixLeverage:
         return forms
 
     def _gram(self, left: ChangedRows, right: ChangedRows) -> FloatArray:
-        """(m, q, q) R₁ᵀM₁₂R₂."""
+        """Return (m, q, q) R₁ᵀM₁₂R₂."""
         s, t = _root(left)[:, :, None], _root(right)[:, None, :]
         gram: FloatArray = s * self._forms(left.X, right.X) * t
         gram -= s * np.sum(s * gram, axis=1, keepdims=True)
@@ -260,7 +260,7 @@ Leverage = _ScalarLeverage | _MatrixLeverage
 
 
 def leverage_of(hessian: Hessian, reevaluated: float) -> Leverage:
-    """Return how w is computed: by scalars for one output, by q × q matrices for more.
+    """Return the computation of w: by scalars for one output, by q × q matrices for more.
 
     ``reevaluated``: log of the factor by which an S may differ where it is computed twice.
     """
@@ -270,8 +270,8 @@ def leverage_of(hessian: Hessian, reevaluated: float) -> Leverage:
 
 
 def _root(rows: ChangedRows) -> FloatArray:
-    assert isinstance(rows.found, SoftmaxDerivatives)
-    root: FloatArray = np.sqrt(rows.found.p)
+    assert isinstance(rows.derivatives, SoftmaxDerivatives)
+    root: FloatArray = np.sqrt(rows.derivatives.p)
     return root
 
 

@@ -1,7 +1,7 @@
 """Noise on a minimiser, θ = A(D) + b: everything but the law of b.
 
 The losses of rows follow from the leave-one-out minimisers (:mod:`expost.neighbouring`), in memory
-and in blocks. A subclass says what b is, what the loss of a row is, and what is guaranteed.
+and in blocks. A subclass defines b, the loss of a row, and the guarantee.
 """
 
 from abc import abstractmethod
@@ -49,19 +49,19 @@ _SEED = 0
 class MinimiserPerturbation(Perturbation):
     """Noise on the minimiser: θ = A(D) + b, on the grid.
 
-    A subclass says what b is (``law``, and ``unit_noise`` if it is neither norm-Laplace nor
-    Gaussian), what the loss of a row is (:meth:`row_losses`) and what is guaranteed.
+    A subclass defines b (``law``, and ``unit_noise`` if it is neither norm-Laplace nor Gaussian),
+    the loss of a row (:meth:`row_losses`) and the guarantee.
     """
 
     @property
     def sensitivity(self) -> float:
-        """Δ: how far one row can move the released centre."""
+        """Δ, the largest distance by which one row moves the released centre."""
         lipschitz = self.loss.lipschitz(self.regularization)
         return 2 * (lipschitz / self.rows + TOLERANCE) / self.regularization
 
     @property
     def calibrated_sensitivity(self) -> float:
-        """kΔ: how far the rows of one person can move the released centre."""
+        """kΔ, the largest distance by which the rows of one person move the released centre."""
         return self.rows_per_person * self.sensitivity
 
     @abstractmethod
@@ -89,7 +89,7 @@ class MinimiserPerturbation(Perturbation):
 
     @classmethod
     def automatic_regularization(cls, **constants: Any) -> float:
-        """Λ from n, d, ε and k alone: no look at the data, so it costs no privacy.
+        """Return a Λ of n, d, ε and k alone: it does not depend on the data.
 
         Minimises over a grid of Λ the expected excess risk of the noise plus the bias of the
         penalty,
@@ -163,13 +163,13 @@ class MinimiserPerturbation(Perturbation):
         base = objective.minimiser(TOLERANCE)
         near = tight_neighbours(objective, base, change, keep_total_penalty=keep_total_penalty)
         self.check_rows(theta, near.base, near.base_error)
-        found = replace(_with_draws(self, self.row_losses(theta, near), near), neighbours=near)
+        losses = replace(_with_draws(self, self.row_losses(theta, near), near), neighbours=near)
         persons = change.persons
         if persons is None or persons.are_rows or not self.is_private:
-            return found
+            return losses
         worst, passed = self.worst_case_of(persons.largest)
         return replace(
-            found,
+            losses,
             worst_case=worst,
             worst_case_passed=passed,
             guarantee=self.guarantee(persons.largest),
@@ -186,16 +186,16 @@ class MinimiserPerturbation(Perturbation):
         """Return what the losses of any block follow from; sampling needs no pass of its own."""
         self.check_count(objective)
         base = objective.minimiser(TOLERANCE)
-        found = LeaveOneOut.of(objective, base, keep_total_penalty=keep_total_penalty)
-        self.check_rows(theta, base.theta, found.expansion.base_error)
-        return MinimiserLosses(mechanism=self, theta=theta, leave_one_out=found)
+        leave_one_out = LeaveOneOut.of(objective, base, keep_total_penalty=keep_total_penalty)
+        self.check_rows(theta, base.theta, leave_one_out.expansion.base_error)
+        return MinimiserLosses(mechanism=self, theta=theta, leave_one_out=leave_one_out)
 
     def sampler(self, objective: Objective, near: Minimiser | None = None) -> "MinimiserSampler":
         """Return releases of these rows at any ε; ``near``: about the minimiser."""
         return MinimiserSampler(mechanism=self, objective=objective, near=near)
 
     def gradient_variance(self, mean_square_curvature: float) -> float:
-        """θ = A + b: the gradients at θ sum to −nΛθ + nHb, about."""
+        """Return the variance of a coordinate of nHb: gradients at θ = A + b sum to −nΛθ + nHb."""
         each = self.law.mean_square / self.dimension
         return each * self.rows**2 * mean_square_curvature
 
@@ -257,8 +257,8 @@ class MinimiserSampler(Sampler):
         self, epsilon: float, models: FloatArray, seed: np.random.SeedSequence
     ) -> FloatArray:
         """Return (m, n) the loss of every row in each model, exactly; ``seed`` is not needed."""
-        how = replace(self.mechanism, epsilon=epsilon)
-        task = _BlockDraws(mechanism=how, models=models, leave_one_out=self._leave_one_out)
+        mechanism = replace(self.mechanism, epsilon=epsilon)
+        task = _BlockDraws(mechanism=mechanism, models=models, leave_one_out=self._leave_one_out)
         return np.concatenate(list(self.objective.map(task)), axis=1)
 
     @cached_property
@@ -280,6 +280,6 @@ class _BlockDraws:
 
 
 def _reference_square(loss: Loss) -> float:
-    """R², in units of the labels where they have one."""
+    """Return R², in units of the labels where they have one."""
     unit = 1.0 if loss.label_bound is None else loss.label_bound
     return (_REFERENCE_NORM * unit) ** 2

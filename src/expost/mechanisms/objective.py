@@ -6,7 +6,7 @@ of the rows are in :mod:`expost.mechanisms.tangent`.
 Conventions
 -----------
 J(θ; D)  Σᵢ ℓᵢ(θ) + (λ/2)∥θ∥², the *sum* over rows; λ = n(Λ + Δ) with Λ the ``regularization`` of
-         the averaged form and Δ ≥ 0 what ε asks for on top. Removing a row keeps λ and b's law.
+         the averaged form and Δ ≥ 0 what ε needs on top. Removing a row keeps λ and b's law.
 c, L     sup f″ and sup∣f′∣; rows lie in the unit ball.
 
 Formal guarantees
@@ -44,7 +44,7 @@ softmax   K classes: with r = K − 1 a removal changes log det H by at most r·
 
 persons   m rows that leave or enter at once; (ε, δ) is calibrated to k = ``rows_per_person``.
           Laplace: m changes one after the other lose at most m times what one row does, because
-          the proof asks for λ, L and c, and not for how many rows there are. So k rows are ε where
+          the proof needs λ, L and c, and not the number of rows. So k rows are ε where
           one row is ε/k, with ε/k > r·log(1 + c/λ). That spends k·r·log(1 + c/λ) on determinants
           and k·2Lβ on the noise; rows at right angles reach the first, equal ones the second.
           Gaussian: loss ≤ k·c₁ + F, whatever the angles between the rows, and F has the
@@ -57,7 +57,7 @@ Chaudhuri et al. as diffprivlib has it (ε′ = ε − 2 ln(1 + c/λ); λ is rai
 then ε′ = ε/2), for persons with one row. Gaussian noise is calibrated for rows that are removed or
 added, not exchanged.
 
-Squared loss has an unbounded gradient: the losses are right, and no ε is promised.
+Squared loss has an unbounded gradient: the losses are right, and no ε is guaranteed.
 """
 
 import math
@@ -87,7 +87,7 @@ from expost.mechanisms.calibration import (
     softmax_spent,
 )
 from expost.mechanisms.grid import Grid
-from expost.mechanisms.output import OutputPerturbation
+from expost.mechanisms.output import GradientNoise, OutputPerturbation
 from expost.mechanisms.perturbation import Perturbation, share_of
 from expost.mechanisms.row_losses import RowLosses
 from expost.neighbouring.change import Change
@@ -134,12 +134,14 @@ class ObjectivePerturbation(Perturbation):
         if self.calibration == "published" and self.rows_per_person > 1:
             raise InvalidInput(
                 f"rows_per_person={self.rows_per_person}: calibration='published' is for persons"
-                " with one row; take calibration='tight'."
+                " with one row; use calibration='tight'."
             )
 
     @classmethod
     def automatic_regularization(cls, **constants: Any) -> float:
-        """Λ = max(u(r/20 + r²/L), floor) of n, d, ε, δ and k alone: u = 4c/L, r² = E∥b∥²/(qn²).
+        """Return Λ = max(u(r/20 + r²/L), floor), from n, d, ε, δ and k alone.
+
+        u = 4c/L, r² = E∥b∥²/(qn²).
 
         In the quadratic model of the summed objective with H = Σ∇²ℓ, eigenvalues Hⱼ, noise of
         variance σ² a coordinate and a useful θ*, the expected excess risk is
@@ -178,20 +180,20 @@ class ObjectivePerturbation(Perturbation):
     @cached_property
     def _budget(self) -> tuple[float, float]:
         """(λ, what of ε/k is left for the noise)."""
-        asked = self.rows * self.regularization
+        requested = self.rows * self.regularization
         if not self.is_private:
-            return asked, math.inf
+            return requested, math.inf
         rank, curvature = self.loss.determinant
         epsilon = self.epsilon / self.rows_per_person
         if self.calibration == "published" and self.noise == "gaussian":
-            return max(asked, 2 * rank * curvature / epsilon), epsilon
+            return max(requested, 2 * rank * curvature / epsilon), epsilon
         # A change of one row changes the determinant by a factor of at most 1 + c/λ (r of them); as
         # published, an exchange does by its square.
         factors = 2 * rank if self.calibration == "published" else rank
-        left = epsilon - factors * math.log1p(curvature / asked)
+        left = epsilon - factors * math.log1p(curvature / requested)
         least = 0.0 if self.calibration == "published" else epsilon / 2
         if left > least or (left == least and left > 0):
-            return asked, left
+            return requested, left
         return curvature / math.expm1(epsilon / (2 * factors)), epsilon / 2
 
     @property
@@ -217,7 +219,7 @@ class ObjectivePerturbation(Perturbation):
 
     @property
     def slope_bound(self) -> float:
-        """L; of the squared loss only a scale, for its gradient is not bounded."""
+        """L; of the squared loss only a scale, since its gradient is not bounded."""
         return self.loss.lipschitz(self.total_regularization)
 
     @cached_property
@@ -249,8 +251,6 @@ class ObjectivePerturbation(Perturbation):
     @property
     def gradient_noise(self) -> ClosedForm:
         """The law of losses at fixed gradients (:mod:`expost.epsilon.gradients`)."""
-        from expost.mechanisms.gradient_noise import GradientNoise
-
         return GradientNoise.of(self)
 
     @property
@@ -268,12 +268,12 @@ class ObjectivePerturbation(Perturbation):
         )
 
     @property
-    def _promises(self) -> bool:
+    def _has_guarantee(self) -> bool:
         """Whether there is any ε: none without noise, or for a gradient that is not bounded."""
         return self.is_private and self.loss.has_bounded_slope
 
     def guarantee(self, rows: int = 1) -> EpsilonDelta:
-        """Return what two data sets are guaranteed of which one lacks ``rows`` rows of the other.
+        """Return the guarantee for two data sets, one of which lacks ``rows`` rows of the other.
 
         ∞ where nothing is. Under norm-Laplace noise also where the rows are exchanged for others.
 
@@ -286,7 +286,7 @@ class ObjectivePerturbation(Perturbation):
                       Additions have the same without c₁. No guarantee is left where δ′ reaches 1.
         """
         rows = _checks.whole("rows", rows, least=1)
-        if not self._promises:
+        if not self._has_guarantee:
             return EpsilonDelta(epsilon=math.inf)
         epsilon = share_of(self.epsilon, rows, self.rows_per_person)
         if rows == self.rows_per_person or self.noise == "laplace":
@@ -311,7 +311,7 @@ class ObjectivePerturbation(Perturbation):
 
     def delta_at(self, epsilon: float) -> float:
         """Return δ at another ε, of the same noise, for rows that are removed or added."""
-        if self.noise == "laplace" or not self._promises:
+        if self.noise == "laplace" or not self._has_guarantee:
             return super().delta_at(epsilon)
         assert self.delta is not None
         known = self.delta if epsilon >= self.epsilon else 1.0
@@ -335,7 +335,7 @@ class ObjectivePerturbation(Perturbation):
                       the terms are convex in p as for one row and A = √2/σ. Each counts v times.
         """
         rows = _checks.whole("rows", rows, least=1)
-        if not self._promises:
+        if not self._has_guarantee:
             return math.inf, 0.0
         bound = share_of(self.epsilon, rows, self.rows_per_person)
         if self.noise == "laplace":
@@ -352,11 +352,11 @@ class ObjectivePerturbation(Perturbation):
         return bound, min(rows * vertices * (above + float(ndtr(-each / a))) * (1 + 1e-14), 1.0)
 
     def covers(self, relation: Neighbouring) -> bool:
-        """Gaussian noise is calibrated to a row that leaves or enters, not to one for another."""
+        """Return whether the guarantee holds: Gaussian noise is not calibrated to an exchange."""
         return self.noise == "laplace" or relation is not Neighbouring.REPLACE
 
     def worst_case_passed_by(self, relation: Neighbouring) -> float:
-        """The probability with which the exposure of one row may pass ``worst_case``.
+        """Bound the probability with which the exposure of one row passes ``worst_case``.
 
         0 under norm-Laplace noise. Gaussian noise is not calibrated for an exchange: 1.
         """
@@ -367,13 +367,13 @@ class ObjectivePerturbation(Perturbation):
         return self._passed(self.worst_case, relation)
 
     def _spent(self) -> float:
-        """c₁, or (1 − w)c₁ for K classes: what a removal of one row may spend on determinants."""
+        """Return c₁, or (1 − w)c₁ for K classes, which a removal may spend on determinants."""
         if isinstance(self.loss, Softmax):
             return softmax_spent(self.resolution, self.penalty_sum, self.loss.classes)
         return math.log1p(self.loss.curvature_bound / self.penalty_sum)
 
     def _passed(self, epsilon: float, relation: Neighbouring) -> float:
-        """The probability with which the exposure of one row may pass ε under Gaussian noise.
+        """Bound the probability with which the exposure of one row passes ε under Gaussian noise.
 
         Removal: upwards at most Φ(A/2 − (ε − c₁)/A); downwards, −a²/2 − aZ − (something ≥ 0)
         passes ε for some a ≤ A with probability at most t(ε) = Φ(−A/2 − ε/A), or Φ(−√(2ε)) where
@@ -417,7 +417,7 @@ class ObjectivePerturbation(Perturbation):
                   −loss ≤ −βg·b/∥b∥ ≤ Lβ·max(0, cos), cos being that of an angle between b and one
                   of r fixed vertices, P(cos > s) = ½·I_{1−s²}((d − 1)/2, ½).
         """
-        if not self._promises:
+        if not self._has_guarantee:
             return 1.0
         rank, curvature = self.loss.determinant
         spent = rank * math.log1p(curvature / self.penalty_sum)
@@ -443,7 +443,7 @@ class ObjectivePerturbation(Perturbation):
     def loss_quantile(self, quantile: float, *, two_sided: bool = False) -> float:
         """Bound the q-quantile of the loss of one row; of the logistic loss without a search."""
         direct = isinstance(self.loss, Logistic) and self.noise == "gaussian" and not two_sided
-        if direct and self._promises:
+        if direct and self._has_guarantee:
             reach = self.slope_bound / self.resolution
             return max(logistic_quantile(quantile, reach, self.penalty_sum), 0.0)
         return super().loss_quantile(quantile, two_sided=two_sided)
@@ -455,7 +455,7 @@ class ObjectivePerturbation(Perturbation):
         return self.grid.snap(self.minimiser(objective, draw(self.law, rng)).theta)
 
     def minimiser(self, objective: Objective, noise: FloatArray) -> Minimiser:
-        """The minimiser of the perturbed objective, ∥∇J∥ ≤ ``tolerance`` in the averaged form."""
+        """Return the minimiser of the perturbed objective, ∥∇J∥ ≤ ``tolerance`` (averaged form)."""
         return objective.with_linear(noise / self.rows).minimiser(self.tolerance)
 
     @property
@@ -464,7 +464,7 @@ class ObjectivePerturbation(Perturbation):
         return self.is_private or self.loss.outputs > 1
 
     def _without_noise(self) -> OutputPerturbation:
-        """At ε = ∞ both mechanisms release the minimiser."""
+        """Return output perturbation at ε = ∞, where both mechanisms release the minimiser."""
         return OutputPerturbation(
             epsilon=math.inf,
             loss=self.loss,
@@ -500,7 +500,7 @@ class ObjectivePerturbation(Perturbation):
         from expost.mechanisms.bounds import ObjectiveBound
 
         return ObjectiveBound(
-            how=self, theta=theta, failure=failure, tangent=tangent, released=released
+            mechanism=self, theta=theta, failure=failure, tangent=tangent, released=released
         )
 
     def check(self, objective: Objective, theta: FloatArray) -> "Tangent":
@@ -517,30 +517,30 @@ class ObjectivePerturbation(Perturbation):
         if not self.loss.is_classification and self.loss.has_bounded_slope:
             raise ReleaseRefused(
                 f"kind='data-dependent': the model has the {self.loss.name} loss, and its slopes"
-                " have no sign of their own, which such a report needs; take"
+                " have no sign of their own, which such a report needs; use"
                 " kind='data-independent'."
             )
         if self.loss.outputs > 1:
             raise ReleaseRefused(
                 f"kind='data-dependent': the model has {self.loss.outputs} classes, and only models"
-                " of two have a data-dependent report; take kind='data-independent'."
+                " of two have a data-dependent report; use kind='data-independent'."
             )
         if self.rows_per_person > 1:
             raise ReleaseRefused(
                 "kind='data-dependent': the model is calibrated"
                 f"{for_persons(self.rows_per_person)}, and such a report is for persons with one"
-                " row; take kind='data-independent'."
+                " row; use kind='data-independent'."
             )
 
     def tangent_mechanism(
         self, budget: "PublishingBudget", theta: FloatArray
     ) -> "TangentMechanism":
-        """Return how ĝ and Ĥ are released."""
+        """Return the mechanism that releases ĝ and Ĥ."""
         from expost.mechanisms.publishing import TangentMechanism
 
         if self.loss.outputs > 1:
             return super().tangent_mechanism(budget, theta)
-        return TangentMechanism(budget=budget, how=self, theta=theta)
+        return TangentMechanism(budget=budget, mechanism=self, theta=theta)
 
     def sampler(self, objective: Objective, near: Minimiser | None = None) -> "ObjectiveSampler":
         """Return releases of these rows at any ε; ``near``: about the minimiser at this ε."""
@@ -549,7 +549,7 @@ class ObjectivePerturbation(Perturbation):
         return ObjectiveSampler(mechanism=self, objective=objective, near=near)
 
     def gradient_variance(self, mean_square_curvature: float) -> float:
-        """b is added to the sum of gradients itself."""
+        """Return the variance of a coordinate of b, which is added to the sum of gradients."""
         return self.law.mean_square / self.dimension
 
     @cached_property
@@ -557,7 +557,7 @@ class ObjectivePerturbation(Perturbation):
         """The certified gradient (averaged form) of every minimiser that is released: 1e-12.
 
         Where the noise is so large that float64 cannot get there, it is what float64 can: public
-        constants alone decide, for a refusal that depends on b or on the rows would tell of them.
+        constants alone decide, because a refusal that depends on b or the rows would reveal them.
         """
         if not self.is_private:
             return TOLERANCE

@@ -40,7 +40,7 @@ from expost import _checks
 from expost._numerics import ROUNDOFF
 from expost.accounting import gaussian_epsilon, gaussian_epsilon_below, gaussian_scale
 from expost.errors import InvalidInput
-from expost.mechanisms.base import ClosedForm, register
+from expost.mechanisms.base import ClosedForm, Mechanism, register
 from expost.mechanisms.minimiser import MinimiserPerturbation
 from expost.mechanisms.perturbation import share_of
 from expost.mechanisms.row_losses import RowLosses
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from expost.mechanisms.bounds import ExposureBound
     from expost.mechanisms.publishing import NoisyTangent, TangentMechanism
 
-__all__ = ["OutputPerturbation"]
+__all__ = ["GradientNoise", "OutputPerturbation"]
 
 # Past this ε float64 does not resolve the δ of Gaussian noise.
 _LARGEST_GAUSSIAN = 1e12
@@ -91,13 +91,13 @@ class OutputPerturbation(MinimiserPerturbation):
         return transition(noise=self.noise, dimension=self.dimension, tolerance=tolerance)
 
     def loss_law(self, separation: FloatArray) -> LossLaw:
-        """The law of the loss of rows at β·distance, or distance/σ, = ``separation``: free of ε."""
+        """Return the law of losses at ``separation`` = β·distance or distance/σ: free of ε."""
         if self.noise == "laplace":
             return NormLaplaceLaw(separation=separation, dimension=self.dimension)
         return GaussianLaw(separation=separation)
 
     def epsilon_at(self, separation: float, distance: FloatArray) -> FloatArray:
-        """The largest ε that leaves rows at ``distance`` (n,) at most this ``separation``.
+        """Return the largest ε that leaves rows at ``distance`` (n,) at most this ``separation``.
 
         Rounded down: the noise of what is returned is enough. Infinite at distance 0, and 0 where
         no ε is small enough: at a fixed δ, Gaussian noise stays finite as ε → 0.
@@ -111,7 +111,7 @@ class OutputPerturbation(MinimiserPerturbation):
         return gaussian_epsilon_below(scaled, self.delta)
 
     def epsilon_from(self, separation: float, distance: float) -> float:
-        """The least ε that brings a row at ``distance`` to this ``separation``, rounded up."""
+        """Return the least ε that brings a row at ``distance`` to ``separation``, rounded up."""
         if not distance > 0:
             return math.inf
         scaled = self.calibrated_sensitivity * (separation / distance) * (1 + 8 * ROUNDOFF)
@@ -129,7 +129,7 @@ class OutputPerturbation(MinimiserPerturbation):
         return epsilon
 
     def row_losses(self, theta: FloatArray, neighbours: Neighbours) -> RowLosses:
-        """log p(θ ∣ D) − log p(θ ∣ D') for every neighbour, with its interval.
+        """Return log p(θ ∣ D) − log p(θ ∣ D') for every neighbour, with its interval.
 
         For ADD the sign is turned, so that > 0 always is evidence that the row was there.
         """
@@ -164,7 +164,7 @@ class OutputPerturbation(MinimiserPerturbation):
         )
 
     def guarantee(self, rows: int = 1) -> Guarantee:
-        """Return what two data sets are guaranteed of which one lacks ``rows`` rows of the other.
+        """Return the guarantee for two data sets, one of which lacks ``rows`` rows of the other.
 
         Tighter than (ε, δ), because the noise is known. Also where the rows are replaced.
 
@@ -219,9 +219,9 @@ class OutputPerturbation(MinimiserPerturbation):
         return bound, passed if rows == 1 else min(passed * _UP, 1.0)
 
     def _grid_width(self, theta: FloatArray, distance: FloatArray) -> FloatArray:
-        """How much the log ratio of two cells differs from that of the densities at their centre.
+        """Bound by how much the log ratio of two cells differs from that at their centres.
 
-        norm-Laplace: each log density varies by β·√d·2^(k−1) from a cell's centre; Gaussian: the
+        Norm-Laplace: each log density varies by β·√d·2^(k−1) from a cell's centre; Gaussian: the
         log ratio is linear with slope ∥s∥/σ². A clamped coordinate's cell is unbounded.
         """
         diagonal = self.grid.diagonal(self.dimension)
@@ -243,4 +243,38 @@ class OutputPerturbation(MinimiserPerturbation):
         """Return the bound of a published report, which is data-independent."""
         from expost.mechanisms.bounds import OutputBound
 
-        return OutputBound(how=self, theta=theta, failure=failure)
+        return OutputBound(mechanism=self, theta=theta, failure=failure)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientNoise(OutputPerturbation):
+    """The noise that objective perturbation adds to the sum of gradients, at any ε.
+
+    ``slope``  L, a bound on the length of a row's gradient.
+
+    Its scale is that at Λ → ∞, where determinants cost nothing. That of a release is not smaller,
+    so that a row's separation is not underestimated.
+    """
+
+    slope: float
+
+    @classmethod
+    def of(cls, mechanism: Mechanism) -> "GradientNoise":
+        """Return the noise of an objective perturbation."""
+        rank, _ = mechanism.loss.determinant
+        return cls(
+            epsilon=mechanism.epsilon,
+            delta=None if mechanism.delta is None else mechanism.delta / rank,
+            noise=mechanism.noise,
+            loss=mechanism.loss,
+            regularization=mechanism.regularization,
+            rows=mechanism.rows,
+            dimension=mechanism.dimension,
+            rows_per_person=mechanism.rows_per_person,
+            slope=mechanism.loss.lipschitz(mechanism.total_regularization),
+        )
+
+    @property
+    def sensitivity(self) -> float:
+        """L under Gaussian noise; 2L under norm-Laplace noise, which also covers an exchange."""
+        return self.slope if self.noise == "gaussian" else 2 * self.slope

@@ -35,16 +35,16 @@ def person_losses(tangent: Tangent, persons: Persons) -> RowLosses:
     """Return log p(θ ∣ D) − log p(θ ∣ D without a person's rows), with its interval."""
     if persons.are_rows:
         return tangent.row_losses()
-    how, at_theta = tangent.mechanism, _PersonRows.of(tangent)
+    mechanism, at_theta = tangent.mechanism, _PersonRows.of(tangent)
     loss, error, distance, limit = np.empty((4, len(persons)))
     for chosen, rows in persons.by_size():
         size = int(rows.shape[1])
-        limit[chosen] = how.worst_case_of(size)[0] if how.noise == "laplace" else np.inf
+        limit[chosen] = mechanism.worst_case_of(size)[0] if mechanism.noise == "laplace" else np.inf
         step = persons_at_once(at_theta.width(size))
         for start in range(0, len(chosen), step):
             some = chosen[start : start + step]
-            found = at_theta.losses(rows[start : start + step])
-            loss[some], error[some], distance[some] = found
+            of_some = at_theta.losses(rows[start : start + step])
+            loss[some], error[some], distance[some] = of_some
     return tangent.collected((loss, error, distance), rows=persons.largest, limit=limit)
 
 
@@ -57,7 +57,7 @@ class _PersonRows:
     """
 
     tangent: Tangent
-    found: Derivatives
+    derivatives: Derivatives
     gradient_error: FloatArray
     uncertain: NDArray[np.bool_]
 
@@ -68,7 +68,7 @@ class _PersonRows:
         whole = tangent.changed(1, held.X, held.y)
         return cls(
             tangent=tangent,
-            found=whole.found,
+            derivatives=whole.derivatives,
             gradient_error=whole.gradient_error,
             uncertain=whole.uncertain,
         )
@@ -79,11 +79,11 @@ class _PersonRows:
         return min(size, problem.columns) * problem.loss.outputs * problem.dimension
 
     def losses(self, rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(loss, its error, ∥G∥) of the persons with these rows (p, k)."""
+        """Return (loss, its error, ∥G∥) of the persons with these rows (p, k)."""
         tangent, law = self.tangent, self.tangent.mechanism.law
         shift, grams = self._sums(rows)
         distance, norm = row_norms(shift), float(np.linalg.norm(tangent.gradient))
-        size = (self.found.length * tangent.problem.held.norms)[rows]
+        size = (self.derivatives.length * tangent.problem.held.norms)[rows]
         rounding = gamma(terms(rows, self.width(1)))
         moved = 1.01 * np.sum(self.gradient_error[rows] + rounding * size, axis=1)
         loss = law.loss_from(norm, shift @ tangent.gradient, distance)
@@ -92,7 +92,7 @@ class _PersonRows:
         return loss + volume, error + volume_error, distance
 
     def _sums(self, rows: IntArray) -> tuple[FloatArray, list[FloatArray]]:
-        """G (p, q·d) and a matrix whose eigenvalues are the w; three where a knot may be passed."""
+        """Return G (p, q·d) and a matrix whose eigenvalues are the w; three matrices at knots."""
         problem = self.tangent.problem
         d, dimension = problem.columns, problem.dimension
         # For no more rows than columns the Gram matrix of all, in one piece; else sums of q·d.
@@ -102,17 +102,17 @@ class _PersonRows:
         at_knots = bool(np.any(self.uncertain[rows]))
         for part in [rows] if few else chunks(rows, self.width(1)):
             X = problem.held.X[part]
-            slope = self.found.slope[part]
+            slope = self.derivatives.slope[part]
             shift += np.einsum("pk...,pkd->p...d", slope, X).reshape(len(rows), dimension)
             flat = part.ravel()
-            found = self._variants(flat) if at_knots else [self.found.take(flat)]
-            products = [self._product(each, X, few) for each in found]
+            variants = self._variants(flat) if at_knots else [self.derivatives.take(flat)]
+            products = [self._product(each, X, few) for each in variants]
             grams = products if not grams else [a + b for a, b in zip(grams, products, strict=True)]
         return shift, grams
 
-    def _product(self, found: Derivatives, X: FloatArray, few: bool) -> FloatArray:
+    def _product(self, derivatives: Derivatives, X: FloatArray, few: bool) -> FloatArray:
         """Return the Gram matrix of each person's vectors H^(−½)(R_c ⊗ x), or their Σvvᵀ."""
-        vectors = np.einsum("mac,mj->mcaj", found.roots(), X.reshape(-1, X.shape[2]))
+        vectors = np.einsum("mac,mj->mcaj", derivatives.roots(), X.reshape(-1, X.shape[2]))
         flat = vectors.reshape(-1, self.tangent.problem.dimension)
         factor = self.tangent.curvature.factor
         turned = scipy.linalg.solve_triangular(factor, flat.T, lower=True)
@@ -123,11 +123,14 @@ class _PersonRows:
 
     def _variants(self, index: IntArray) -> list[Derivatives]:
         """Return the rows as computed, with the least and with the largest f″ near a knot."""
-        found = self.found.take(index)
-        assert isinstance(found, ScalarDerivatives)
+        derivatives = self.derivatives.take(index)
+        assert isinstance(derivatives, ScalarDerivatives)
         near, bound = self.uncertain[index], self.tangent.constants.loss.curvature_bound
-        curvatures = (np.where(near, value, found.curvature) for value in (0.0, bound))
-        return [found, *(replace(found, curvature=curvature) for curvature in curvatures)]
+        curvatures = (np.where(near, value, derivatives.curvature) for value in (0.0, bound))
+        return [
+            derivatives,
+            *(replace(derivatives, curvature=curvature) for curvature in curvatures),
+        ]
 
     def _volume(self, rows: IntArray, grams: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
         tangent, norms = self.tangent, self.tangent.problem.held.norms[rows]
@@ -142,9 +145,9 @@ class _PersonRows:
         spread = whole + tangent.row_spread(norms.max(axis=1))
         rounding = tangent.curvature.root_error
         rounding += gamma(terms(rows, self.width(1)) + tangent.problem.dimension + 64)
-        found = [_eigenvalues(gram, rounding) for gram in grams]
-        w, slack = found[0]
-        ends = (found[1], found[2]) if len(found) > 1 else None
+        spectra = [_eigenvalues(gram, rounding) for gram in grams]
+        w, slack = spectra[0]
+        ends = (spectra[1], spectra[2]) if len(spectra) > 1 else None
         return log_volume(w, sign=1, slack=slack, spread=spread, most=most, ends=ends)
 
 

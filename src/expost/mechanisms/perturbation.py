@@ -1,4 +1,4 @@
-"""The constants of a release by a perturbation, and what all perturbations share."""
+"""The constants and checks that all perturbations share."""
 
 import math
 from abc import ABC, abstractmethod
@@ -27,17 +27,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Perturbation", "share_of"]
 
-# A quantile of losses is found to 1e-9 of itself; past the other it is no bound.
+# A quantile of losses is computed to 1e-9 of itself; past the other it is no bound.
 _HALVINGS = 32
 _LARGEST_LOSS = 1e12
 
 
 @dataclass(frozen=True, kw_only=True)
 class Perturbation(ABC):
-    """The constants of one release by a perturbation, checked, and what all of them share.
+    """The checked constants of one release by a perturbation.
 
-    ``regularization``   the requested Λ.
-    ``rows_per_person``  k: (ε, δ) holds for all rows of a person who has at most k.
+    Attributes
+    ----------
+    regularization : float
+        The requested Λ.
+    rows_per_person : int
+        k: (ε, δ) holds for all rows of a person who has at most k.
     """
 
     epsilon: float
@@ -148,8 +152,8 @@ class Perturbation(ABC):
     def check_report(self) -> None:
         """Refuse: there is no data-dependent report."""
         raise ReleaseRefused(
-            f"kind='data-dependent': the model is one by {self.kind} perturbation, which has only a"
-            " data-independent report; take that, or fit with mechanism='objective'."
+            f"kind='data-dependent': the model was released by {self.kind} perturbation, which has"
+            " only a data-independent report; use that, or fit with mechanism='objective'."
         )
 
     def tangent_mechanism(
@@ -182,7 +186,7 @@ class Perturbation(ABC):
 
     @abstractmethod
     def guarantee(self, rows: int = 1) -> Guarantee:
-        """Return what two data sets are guaranteed, one of which lacks ``rows`` rows."""
+        """Return the guarantee for two data sets, one of which lacks ``rows`` rows."""
 
     @abstractmethod
     def worst_case_of(self, rows: int) -> tuple[float, float]:
@@ -298,7 +302,7 @@ class Perturbation(ABC):
 
     @property
     def title(self) -> str:
-        """What is released and how, in a few words."""
+        """The loss and the mechanism, in a few words."""
         margin = getattr(self.loss, "margin", 0.0)
         detail = f" of margin {margin:.3g}" if margin else ""
         return f"{self.loss.name}{detail} by {self.kind} perturbation"
@@ -309,7 +313,7 @@ class Perturbation(ABC):
         spent = f", epsilon={upper_text(self.epsilon)}" if epsilon else ""
         delta = "" if self.delta is None else f", delta={upper_text(self.delta)}"
         penalty = self.total_regularization if epsilon else self.regularization
-        # Items are told apart by their commas, and the relation goes with the last of ε and δ.
+        # Items are separated by commas, and the relation goes with the last of ε and δ.
         covered = ""
         if (epsilon or self.delta is not None) and self.worst_case < math.inf:
             replaced = self.covers(Neighbouring.REPLACE)
@@ -321,7 +325,7 @@ class Perturbation(ABC):
 
 
 def share_of(epsilon: float, rows: int, rows_per_person: int) -> float:
-    """ε·rows/k, rounded up."""
+    """Return ε·rows/k, rounded up."""
     if rows == rows_per_person or not epsilon < math.inf:
         return epsilon
     exact = Fraction(epsilon) * rows / rows_per_person

@@ -77,9 +77,12 @@ _ROOM = 1 + 1e-6
 class PublishingBudget:
     """What a data-dependent report may spend beyond the model, and how often it may fail.
 
-    ``epsilon_gradient``, ``epsilon_hessian``  ε₂ and ε₃, each at ``delta``.
-    ``failure_probability``                    ρ: each of the report's three parts fails with at
-                                               most this probability, the whole with 3ρ.
+    Attributes
+    ----------
+    epsilon_gradient, epsilon_hessian : float
+        ε₂ and ε₃, each at ``delta``.
+    failure_probability : float
+        ρ: each of the report's three parts fails with at most this probability, the whole with 3ρ.
     """
 
     epsilon_gradient: float
@@ -94,35 +97,35 @@ class PublishingBudget:
             object.__setattr__(self, name, _checks.probability(name, getattr(self, name)))
 
     def hessian_scale(self, loss: Loss, rows: int) -> float:
-        """σ₃, by the analytic Gaussian mechanism at the sensitivity c/√2."""
+        """Return σ₃, by the analytic Gaussian mechanism at the sensitivity c/√2."""
         moved = loss.curvature_bound + 2 * _hessian_sum_rounding(loss, rows)
         return _scale(self.epsilon_hessian, self.delta, moved / math.sqrt(2))
 
     def penalty(self, loss: Loss, rows: int, dimension: int) -> float:
-        """The least λ that a model needs for this report: 2σ₃F⁻¹(1−ρ/2)."""
+        """Return the least λ that a model needs for this report: 2σ₃F⁻¹(1−ρ/2)."""
         quantile = goe_largest_eigenvalue_quantile(
             self.failure_probability / 2, dimension, upper=True
         )
         return 2 * self.hessian_scale(loss, rows) * max(quantile, 0.0)
 
-    def check_penalty(self, how: Mechanism) -> None:
+    def check_penalty(self, mechanism: Mechanism) -> None:
         """Refuse a model whose λ is too small, naming the one that is needed."""
-        needed = self.penalty(how.loss, how.rows, how.dimension)
-        penalty = how.rows * how.total_regularization
+        needed = self.penalty(mechanism.loss, mechanism.rows, mechanism.dimension)
+        penalty = mechanism.rows * mechanism.total_regularization
         if not penalty >= needed * (1 - _SAME):
             raise ReleaseRefused(
                 f"regularization: a data-dependent report at epsilon_hessian="
                 f"{self.epsilon_hessian:g}, delta={self.delta:g} needs a model with lambda of at"
-                f" least {_up(needed)} (regularization of at least {_up(needed / how.rows)}), and"
-                f" this one has {lower_text(penalty, 4)}"
-                f" ({lower_text(how.total_regularization, 4)}); fit with"
+                f" least {_up(needed)} (regularization of at least {_up(needed / mechanism.rows)}),"
+                f" and this one has {lower_text(penalty, 4)}"
+                f" ({lower_text(mechanism.total_regularization, 4)}); fit with"
                 " regularization='for-publishing' and publishing=PublishingBudget(…), raise"
-                " epsilon_hessian, or take kind='data-independent'."
+                " epsilon_hessian, or use kind='data-independent'."
             )
 
 
 def regularization_for_publishing(publishing: PublishingBudget, **constants: Any) -> float:
-    """Λ = λ/n for λ = max(what ε needs, what the report needs): public constants alone.
+    """Return Λ = λ/n, λ = max(what ε needs, what the report needs), from public constants.
 
     ``constants`` are those of :class:`~expost.mechanisms.ObjectivePerturbation` but for Λ.
     """
@@ -134,7 +137,7 @@ def regularization_for_publishing(publishing: PublishingBudget, **constants: Any
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NoisyTangent:
-    """What was released: ĝ (d,) and Ĥ (d, d), on their grids."""
+    """The released ĝ (d,) and Ĥ (d, d), on their grids."""
 
     gradient: FloatArray
     hessian: FloatArray
@@ -142,33 +145,33 @@ class NoisyTangent:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TangentMechanism:
-    """How ĝ and Ĥ are released at one θ: public constants, and θ itself."""
+    """The mechanism that releases ĝ and Ĥ at one θ: public constants, and θ itself."""
 
     budget: PublishingBudget
-    how: ObjectivePerturbation
+    mechanism: ObjectivePerturbation
     theta: FloatArray
 
     @cached_property
     def slope_bound(self) -> float:
         """ξ, the largest ∥∇ℓ∥ that a row of the unit ball can have at θ."""
-        return steepest_slope(self.how.loss, float(np.linalg.norm(self.theta)))
+        return steepest_slope(self.mechanism.loss, float(np.linalg.norm(self.theta)))
 
     @cached_property
     def gradient_rounding(self) -> float:
         """How far the computed g may be from the true one, whatever the rows."""
-        how, length = self.how, float(np.linalg.norm(self.theta))
-        each = self.slope_bound + how.loss.curvature_bound * length
-        return _ROUNDING * (how.rows * each + how.penalty_sum * length)
+        mechanism, length = self.mechanism, float(np.linalg.norm(self.theta))
+        each = self.slope_bound + mechanism.loss.curvature_bound * length
+        return _ROUNDING * (mechanism.rows * each + mechanism.penalty_sum * length)
 
     @cached_property
     def hessian_rounding(self) -> float:
         """How far the computed H may be from the true one (spectral norm), whatever the rows."""
-        how, length = self.how, float(np.linalg.norm(self.theta))
-        summed = _hessian_sum_rounding(how.loss, how.rows)
+        mechanism, length = self.mechanism, float(np.linalg.norm(self.theta))
+        summed = _hessian_sum_rounding(mechanism.loss, mechanism.rows)
         # f″ at predictors that are rounded; where it jumps, rows that close to a knot are left out.
-        drift = (how.loss.third_ratio or 0.0) * gamma(how.dimension + 2) * length
-        shaken = how.rows * how.loss.curvature_bound * math.expm1(min(drift, 700.0))
-        return summed + shaken + _ROUNDING * how.penalty_sum
+        drift = (mechanism.loss.third_ratio or 0.0) * gamma(mechanism.dimension + 2) * length
+        shaken = mechanism.rows * mechanism.loss.curvature_bound * math.expm1(min(drift, 700.0))
+        return summed + shaken + _ROUNDING * mechanism.penalty_sum
 
     @cached_property
     def gradient_scale(self) -> float:
@@ -179,25 +182,29 @@ class TangentMechanism:
     @cached_property
     def hessian_scale(self) -> float:
         """σ₃."""
-        return self.budget.hessian_scale(self.how.loss, self.how.rows)
+        return self.budget.hessian_scale(self.mechanism.loss, self.mechanism.rows)
 
     @cached_property
     def gradient_grid(self) -> Grid:
         """The grid of ĝ."""
-        how = self.how
-        reach = how.rows * self.slope_bound + how.penalty_sum * float(np.linalg.norm(self.theta))
+        mechanism = self.mechanism
+        reach = mechanism.rows * self.slope_bound + mechanism.penalty_sum * float(
+            np.linalg.norm(self.theta)
+        )
         reach += self.gradient_rounding + _LARGEST_NORMAL * self.gradient_scale
-        return Grid.for_noise(reach=reach, resolution=self.gradient_scale, dimension=how.dimension)
+        return Grid.for_noise(
+            reach=reach, resolution=self.gradient_scale, dimension=mechanism.dimension
+        )
 
     @cached_property
     def hessian_grid(self) -> Grid:
         """The grid of Ĥ's entries."""
-        how = self.how
+        mechanism = self.mechanism
         noise = math.sqrt(2) * _LARGEST_NORMAL * self.hessian_scale
         return Grid.for_noise(
-            reach=how.steepest + self.hessian_rounding + noise,
+            reach=mechanism.steepest + self.hessian_rounding + noise,
             resolution=self.hessian_scale,
-            dimension=how.dimension**2,
+            dimension=mechanism.dimension**2,
         )
 
     @property
@@ -207,13 +214,13 @@ class TangentMechanism:
 
     def check(self) -> None:
         """Refuse before anything is computed: a λ too small, or no safe grid."""
-        self.budget.check_penalty(self.how)
+        self.budget.check_penalty(self.mechanism)
         _ = self.gradient_grid, self.hessian_grid
 
     def release(self, tangent: Tangent, rng: np.random.Generator | None = None) -> NoisyTangent:
         """Draw ĝ and Ĥ from the operating system's randomness; ``rng`` is for tests."""
         self.check()
-        d = self.how.dimension
+        d = self.mechanism.dimension
         noise = draw(Gaussian(scale=self.gradient_scale, dimension=d), rng)
         square = draw(Gaussian(scale=self.hessian_scale, dimension=d * d), rng).reshape(d, d)
         ensemble = (square + square.T) / math.sqrt(2)
@@ -223,8 +230,8 @@ class TangentMechanism:
         )
 
     def holds(self, released: NoisyTangent) -> bool:
-        """Whether this mechanism can have released it: shape, symmetry and grids."""
-        d, (gradient, hessian) = self.how.dimension, (released.gradient, released.hessian)
+        """Return whether this mechanism can have released it: shape, symmetry and grids."""
+        d, (gradient, hessian) = self.mechanism.dimension, (released.gradient, released.hessian)
         return (
             gradient.shape == (d,)
             and hessian.shape == (d, d)
@@ -238,15 +245,18 @@ class TangentMechanism:
     def separations(
         self, slope: FloatArray, curvature: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """(μ₂, μ₃) of rows with these ∥∇ℓ∥ and f″∥x∥² at θ (R&W Thm 10.2)."""
+        """Return (μ₂, μ₃) of rows with these ∥∇ℓ∥ and f″∥x∥² at θ (R&W Thm 10.2)."""
         first = (slope + 2 * self.gradient_rounding) / self.gradient_scale
-        moved = curvature + 2 * _hessian_sum_rounding(self.how.loss, self.how.rows)
+        moved = curvature + 2 * _hessian_sum_rounding(self.mechanism.loss, self.mechanism.rows)
         return first, moved / (math.sqrt(2) * self.hessian_scale)
 
     @cached_property
     def _worst(self) -> tuple[float, float]:
         """(μ₂, μ₃) of the worst row there can be."""
-        slope, curvature = np.array([self.slope_bound]), np.array([self.how.loss.curvature_bound])
+        slope, curvature = (
+            np.array([self.slope_bound]),
+            np.array([self.mechanism.loss.curvature_bound]),
+        )
         first, second = self.separations(slope, curvature)
         return float(first[0]), float(second[0])
 
@@ -262,7 +272,7 @@ class TangentMechanism:
 
     @property
     def guarantee(self) -> GaussianNoise:
-        """What ĝ and Ĥ together promise beyond θ, to rows that are removed or added."""
+        """The guarantee of ĝ and Ĥ together beyond θ, for rows that are removed or added."""
         return GaussianNoise(mu=math.nextafter(self.separation, math.inf))
 
     @property
@@ -273,7 +283,7 @@ class TangentMechanism:
 
 
 def steady_hessian(tangent: Tangent) -> FloatArray:
-    """H, or where f″ jumps a lower bound of it at every point of θ's cell.
+    """Return H, or where f″ jumps a lower bound of it at every point of θ's cell.
 
     A row of the Huber hinge that is within θ's cell of a knot counts with f″ = 0. Each row still
     adds at most c·x xᵀ, so the sensitivity is the same.
@@ -300,7 +310,7 @@ class _FarFromKnots:
     room: float
 
     def __call__(self, block: RowBlock) -> FloatArray:
-        """The sum."""
+        """Return the sum."""
         X, y, loss = block.X, block.y, self.loss
         z = row_products(X, self.theta)
         far = loss.knot_distance(z, y) > block.norms * self.room + 1e-15 * (1 + np.abs(z))
@@ -309,7 +319,7 @@ class _FarFromKnots:
 
 
 def steepest_slope(loss: Loss, length: float) -> float:
-    """Sup ∣f′(z; y)∣ over ∣z∣ ≤ ``length`` and all labels: f′ grows with z, so at an end."""
+    """Return sup ∣f′(z; y)∣ over ∣z∣ ≤ ``length`` and all labels: f′ grows, so at an end."""
     label = 1.0 if loss.label_bound is None else loss.label_bound
     slope = loss.slope(np.array([-length * (1 + 1e-12)]), np.array([label]))
     return float(np.abs(slope)[0]) * (1 + 1e-12)
@@ -322,7 +332,7 @@ class CostTable:
     ε(μ) is the supremum over a of log(Φ(−a) − δ) − log Φ(−μ−a) (the best test is a threshold), each
     of them convex in μ since Φ is log-concave. So is ε, and a chord lies above it: by at most 3e-5
     of it, or of 1e-4 where that is more. The points are the same for all rows, so that the ε of a
-    row does not depend on the rows that are looked up together with it.
+    row does not depend on the other rows of the call.
     """
 
     points: FloatArray
@@ -336,8 +346,8 @@ class CostTable:
 
     def __call__(self, separation: FloatArray) -> FloatArray:
         """Return the ε of rows; past the last point nothing is known, and so it is infinite."""
-        found = np.interp(separation, self.points, self.costs, right=np.inf) * (1 + 1e-15)
-        return np.where(separation > 0, found, 0.0)
+        cost = np.interp(separation, self.points, self.costs, right=np.inf) * (1 + 1e-15)
+        return np.where(separation > 0, cost, 0.0)
 
 
 def exact_costs(separation: FloatArray, delta: float) -> FloatArray:
@@ -351,7 +361,7 @@ def exact_costs(separation: FloatArray, delta: float) -> FloatArray:
 
 
 def _hessian_sum_rounding(loss: Loss, rows: int) -> float:
-    """How far the computed Σ f″x xᵀ may be from the sum of its terms as they were computed.
+    """Bound the error of the computed Σ f″x xᵀ, given its terms as they were computed.
 
     Those are the same for a row whatever the other rows are, so that f″ may jump.
     """
@@ -359,7 +369,7 @@ def _hessian_sum_rounding(loss: Loss, rows: int) -> float:
 
 
 def _scale(epsilon: float, delta: float, sensitivity: float) -> float:
-    """σ grows with the sensitivity: one calibration serves every θ."""
+    """Return σ, which grows with the sensitivity: one calibration serves every θ."""
     return _unit_scale(epsilon, delta) * sensitivity * (1 + 8 * ROUNDOFF)
 
 
@@ -369,7 +379,7 @@ def _unit_scale(epsilon: float, delta: float) -> float:
 
 
 def _up(number: float) -> str:
-    """Four digits, rounded up: a model with that much is enough."""
+    """Return four digits, rounded up: a model with that much is enough."""
     if not 0 < number < math.inf:
         raise InvalidInput("epsilon_hessian: no finite noise serves it; raise it.")
     return upper_text(number, 4)

@@ -1,4 +1,4 @@
-"""What every mechanism answers with: one loss a row, its interval, and its law."""
+"""The result of every mechanism: one loss a row, its interval, and its law."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,27 +16,37 @@ __all__ = ["RowLosses", "controlled_exposures", "finite_only", "mean_exposures"]
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RowLosses(Displayed):
-    """What a mechanism says of every row: the one vector that all views are made of.
+    """The privacy losses of all rows, from which every view is made.
 
-    ``loss``            (n,) log p(θ ∣ D) − log p(θ ∣ D') in nats, signed so that > 0 is evidence
-                        that the row was in the data.
-    ``low``, ``high``   (n,) the interval that the certificate proves for it.
-    ``distance``        (n,) how far the row moves what the noise is added to: the minimiser, or,
-                        under objective perturbation, the gradient at θ; ``distance_error`` its
-                        bound.
-    ``law``             the loss's law over θ, or None where there is no noise or no closed form.
-    ``far_law``         the same at distance + distance_error, where there is a law.
-    ``noiseless``       whether there is no noise, so that only distances tell rows apart.
-    ``sampled``         E∣loss∣ and its standard error from sampled releases, where there is noise
-                        and no closed form; drawn when it is called.
-    ``draw``            draw(m, rng): the losses (n,) of all rows in m releases θ ~ p(· ∣ D),
-                        one release after the other, where there is no closed form; infinite in
-                        a release that would have been refused.
-    ``guarantee``       what the mechanism promises about these neighbours; None: nothing.
-    ``neighbours``      the leave-one-out minimisers of rows in memory, where losses follow from
-                        them.
-    ``worst_case``      the exposure that the mechanism promises not to pass, but with
-                        probability ``worst_case_passed`` at most.
+    Attributes
+    ----------
+    loss : FloatArray
+        (n,) log p(θ ∣ D) − log p(θ ∣ D') in nats, signed so that > 0 is evidence that the row was
+        in the data.
+    low, high : FloatArray
+        (n,) the interval that the certificate proves for it.
+    distance : FloatArray
+        (n,) how far the row moves what the noise is added to: the minimiser, or, under objective
+        perturbation, the gradient at θ; ``distance_error`` its bound.
+    law : LossLaw | None
+        The loss's law over θ, or None where there is no noise or no closed form.
+    far_law : LossLaw | None
+        The same at distance + distance_error, where there is a law.
+    noiseless : bool
+        Whether there is no noise, so that rows differ only in their distances.
+    sampled : Callable[[], tuple[FloatArray, FloatArray]] | None
+        E∣loss∣ and its standard error from sampled releases, where there is noise and no closed
+        form; drawn when it is called.
+    draw : Callable[[int, np.random.Generator], Iterator[FloatArray]] | None
+        ``draw(m, rng)`` yields the losses (n,) of all rows in m releases θ ~ p(· ∣ D), one release
+        after the other, where there is no closed form; infinite in a release that would have been
+        refused.
+    guarantee : Guarantee | None
+        The mechanism's guarantee for these neighbours, or None.
+    neighbours : Neighbours | None
+        The leave-one-out minimisers of rows in memory, where losses follow from them.
+    worst_case : float
+        The guaranteed exposure, passed with probability ``worst_case_passed`` at most.
     """
 
     loss: FloatArray
@@ -61,9 +71,9 @@ class RowLosses(Displayed):
     def without_noise(
         cls, distance: FloatArray, distance_error: FloatArray, relation: Neighbouring
     ) -> "RowLosses":
-        """The losses where nothing hides the centre: infinite, the unknown included.
+        """Return the losses without noise: infinite, unknown ones included.
 
-        Below 0 for ADD: a row that would have been added is proved not to have been there.
+        Below 0 for ADD: a row that would have been added is proved to be absent.
         """
         # Two centres that may coincide could lose nothing; not known, so not called private.
         same = (distance == 0) & (distance_error == 0)

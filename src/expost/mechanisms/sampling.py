@@ -38,7 +38,7 @@ __all__ = [
 _STEPS = 40
 # Predictors held at a time.
 _BLOCK = 2**20
-# Models behind the expected exposures of a profile, and their seed: the same profile twice is one.
+# Models behind the expected exposures of a profile, and their seed: a profile is reproducible.
 _MOST_MODELS, _FEWEST_MODELS = 64, 8
 _SEED = 0
 # n·(q·d)² times the number of models stays below this where that leaves enough of them.
@@ -84,9 +84,9 @@ def perturbed_minimisers(
         if not len(moving):
             break
         models[moving] -= scipy.linalg.cho_solve(factor, gradient.T).T
-    for place in np.flatnonzero(~(before <= goal)):
-        alone = objective.with_linear(linear[place])
-        models[place] = minimise(alone, tolerance=goal, start=models[place]).theta
+    for index in np.flatnonzero(~(before <= goal)):
+        alone = objective.with_linear(linear[index])
+        models[index] = minimise(alone, tolerance=goal, start=models[index]).theta
     return models
 
 
@@ -134,28 +134,28 @@ class ObjectiveSampler(Sampler):
     def perturbed(
         self, epsilon: float, unit_noise: FloatArray, tolerance: float = GRADIENT
     ) -> FloatArray:
-        """The releases with these noises, in units of the resolution at ε."""
-        how, problem = self._at(epsilon)
-        linear = how.resolution / how.rows * unit_noise
+        """Return the releases with these noises, in units of the resolution at ε."""
+        mechanism, problem = self._at(epsilon)
+        linear = mechanism.resolution / mechanism.rows * unit_noise
         base = self.near if epsilon == self.mechanism.epsilon else None
         return perturbed_minimisers(problem, linear, tolerance, base)
 
     def losses(
         self, epsilon: float, models: FloatArray, seed: np.random.SeedSequence
     ) -> FloatArray:
-        """(m, n) the loss of every row in each model, exactly; ``seed`` is not needed."""
-        how, problem = self._at(epsilon)
-        tangents, losses = Tangent.at_each(how, problem, models), list[FloatArray]()
+        """Return (m, n) the loss of every row in each model, exactly; ``seed`` is not needed."""
+        mechanism, problem = self._at(epsilon)
+        tangents, losses = Tangent.at_each(mechanism, problem, models), list[FloatArray]()
         step = max(1, _BLOCK // problem.dimension**2)
-        while some := tuple(replace(one, objective=None) for one in islice(tangents, step)):
+        while some := tuple(replace(tangent, objective=None) for tangent in islice(tangents, step)):
             blocks = problem.map(_SampledLosses(tangents=some))
             losses.append(np.concatenate(list(blocks), axis=1))
         return np.concatenate(losses)
 
     def _at(self, epsilon: float) -> tuple[ObjectivePerturbation, Objective]:
-        how = replace(self.mechanism, epsilon=epsilon)
-        return how, replace(
-            self.objective, penalty=np.full(how.dimension, how.total_regularization)
+        mechanism = replace(self.mechanism, epsilon=epsilon)
+        return mechanism, replace(
+            self.objective, penalty=np.full(mechanism.dimension, mechanism.total_regularization)
         )
 
 
@@ -171,11 +171,11 @@ def tangent_losses(
         )
     tangent = Tangent.at(mechanism, objective, theta)
     tangent.check_rows()
-    found = tangent.row_losses(change) if persons is None else person_losses(tangent, persons)
+    losses = tangent.row_losses(change) if persons is None else person_losses(tangent, persons)
     if not mechanism.is_private:
-        return found
+        return losses
     return replace(
-        found,
+        losses,
         sampled=lambda: expected_exposures(mechanism, objective, change),
         draw=lambda size, rng: drawn_losses(mechanism, objective, change, size, rng),
     )
@@ -221,7 +221,7 @@ def expected_exposures(
 
 
 def model_count(objective: Objective) -> int:
-    """Return how many releases expected exposures are means over: 64, of large tables fewer.
+    """Return the number of releases behind expected exposures: 64, of large tables fewer.
 
     Standard errors of 8 with the control variate over those of 64 without, of the median row and of
     the most exposed one: .4 and below .01 on Adult (48,842 × 109) at ε = 1, where 15 % of the rows
@@ -265,10 +265,10 @@ class TangentLosses:
 
     def __call__(self, block: RowBlock) -> RowLosses:
         """Return the losses of the rows of ``block``."""
-        found, sampled = self.tangent.block_losses(block), self.sampled
+        losses, sampled = self.tangent.block_losses(block), self.sampled
         if sampled is None:
-            return found
-        return replace(found, sampled=lambda: sampled.exposures(block))
+            return losses
+        return replace(losses, sampled=lambda: sampled.exposures(block))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

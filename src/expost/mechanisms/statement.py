@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["for_replacement", "relation_text", "statements"]
 
-# The multiples of ε at which δ is told.
+# The multiples of ε at which δ is reported.
 _MULTIPLES = (0.5, 1, 2)
 _UP = Context(prec=30)
 
@@ -39,7 +39,7 @@ def for_replacement(epsilon: float, delta: float) -> tuple[Decimal, Decimal]:
 
 
 def statements(mechanism: "Mechanism") -> tuple[str, ...]:
-    """Return what the mechanism guarantees, a sentence each; none where it guarantees nothing."""
+    """Return the guarantee of the mechanism in sentences; none where there is no guarantee."""
     if not mechanism.is_private or not mechanism.worst_case < math.inf:
         return ()
     epsilon, delta = mechanism.epsilon, mechanism.delta or 0.0

@@ -16,7 +16,7 @@ another, the second determinant is taken with H from which the first has left. T
 loss of the noise for the shift ±G, as under output perturbation; the determinants are those of
 :mod:`expost.mechanisms.leverage`.
 
-What was released is the exact minimiser θ* rounded to a grid, and found to ∥∇J∥ ≤ 1e-12: θ* lies
+What was released is the exact minimiser θ* rounded to a grid, computed to ∥∇J∥ ≤ 1e-12: θ* lies
 within ``reach_of_cell`` of θ. Every loss comes as an interval that holds it at every such θ*: g
 moves by at most ∥H∥ times that, ∇ℓ by c∥x∥² times that, and S and H by a factor e^(±spread) where
 ∣f‴∣ ≤ M f″. A row of the Huber hinge that is that close to a knot counts with any f″.
@@ -165,11 +165,15 @@ class Tangent:
     @cached_property
     def gradient_error(self) -> float:
         """How far g may be from that of the exact minimiser, rounding included."""
-        how = self.mechanism
+        mechanism = self.mechanism
         spread = self.spread + self.curvature.factor_spread
         highest = self.curvature.extremes[1] * math.exp(min(spread, 50.0))
         # The solver's own residual is one of the gradient.
-        return self.rounding + min(highest, how.steepest) * how.half_cell + how.rows * how.tolerance
+        return (
+            self.rounding
+            + min(highest, mechanism.steepest) * mechanism.half_cell
+            + mechanism.rows * mechanism.tolerance
+        )
 
     @cached_property
     def leverage(self) -> Leverage:
@@ -187,10 +191,12 @@ class Tangent:
 
     def check_rows(self) -> None:
         """Refuse rows that cannot have made θ: a noise outside its own law at 1e-9."""
-        how, slack = self.mechanism, self.gradient_error
-        if how.is_private and how.grid.is_clamped(self.theta):
+        mechanism, slack = self.mechanism, self.gradient_error
+        if mechanism.is_private and mechanism.grid.is_clamped(self.theta):
             return
-        how.check_noise(_norm(self.gradient), slack, without=slack + 1e-8 * how.steepest)
+        mechanism.check_noise(
+            _norm(self.gradient), slack, without=slack + 1e-8 * mechanism.steepest
+        )
 
     # -- rows ------------------------------------------------------------------------------------
 
@@ -270,46 +276,46 @@ class Tangent:
         lengths = row_norms(X)
         norms = lengths * (1 + 2 * gamma(X.shape[1] + 4))
         z = predictors(X, self.theta, loss.outputs)
-        found = loss.at(z, y)
+        derivatives = loss.at(z, y)
         return ChangedRows(
             sign=sign,
             X=X,
             lengths=lengths,
             norms=norms,
-            found=found,
-            gradient_error=self._gradient_error(found, norms),
+            derivatives=derivatives,
+            gradient_error=self._gradient_error(derivatives, norms),
             spread=self.row_spread(norms),
             most=self._most(norms),
             uncertain=uncertain_rows(loss, z, y, norms, self.reach),
         )
 
-    def _gradient_error(self, found: Derivatives, norms: FloatArray) -> FloatArray:
+    def _gradient_error(self, derivatives: Derivatives, norms: FloatArray) -> FloatArray:
         """Bound the error of each ∇ℓ: at the exact minimiser, and by rounding."""
         steepest = self.constants.loss.curvature_bound * norms
-        rounding = self.constants.slope_error(self.theta, found, norms)
+        rounding = self.constants.slope_error(self.theta, derivatives, norms)
         error: FloatArray = norms * (steepest * self.reach + rounding)
         return error
 
     def row_spread(self, norms: FloatArray) -> FloatArray:
-        """log of the factor by which S of rows so long may differ at the exact minimiser."""
+        """Return log of the factor by which S of rows so long may differ at the exact minimiser."""
         loss = self.constants.loss
         spread: FloatArray = (loss.third_ratio or 0.0) * self.reach * norms
         return spread + loss.curvature_rounding
 
     def _most(self, norms: FloatArray) -> FloatArray:
-        """The largest volume that rows so long can have."""
+        """Return the largest volume that rows so long can have."""
         rank, curvature = self.constants.loss.determinant
         most: FloatArray = rank * np.log1p(curvature * norms**2 / self.mechanism.penalty_sum)
         return most
 
     def _shift(self, parts: Sequence[ChangedRows]) -> tuple[FloatArray, FloatArray]:
-        """(s·g, ∥s∥) of the shift s = ±∇ℓ of b, or ∇ℓ₁ − ∇ℓ₂."""
+        """Return (s·g, ∥s∥) of the shift s = ±∇ℓ of b, or ∇ℓ₁ − ∇ℓ₂."""
         first = parts[0]
         if len(parts) == 1:
             along = predictors(first.X, self.gradient, self.constants.loss.outputs)
-            products = first.sign * first.found.slope * along
+            products = first.sign * first.derivatives.slope * along
             inner = products.reshape(len(first.X), -1).sum(axis=1)
-            return inner, first.found.length * first.lengths
+            return inner, first.derivatives.length * first.lengths
         shift = sum(part.sign * _gradients(part) for part in parts)
         return np.asarray(shift) @ self.gradient, row_norms(np.asarray(shift))
 
@@ -361,20 +367,20 @@ class Tangent:
         ``limit``  what pure ε allows each person, where persons have several rows.
         """
         loss, error, distance = losses
-        how = self.mechanism
-        if not how.is_private:
+        mechanism = self.mechanism
+        if not mechanism.is_private:
             return RowLosses.without_noise(distance, np.zeros(len(distance)), relation)
-        if how.grid.is_clamped(self.theta):
+        if mechanism.grid.is_clamped(self.theta):
             # Its cell is unbounded.
             error = np.full_like(loss, np.inf)
         # The half-widths are infinite where nothing is proved.
         error = np.where(np.isnan(error), np.inf, error) + 8 * ROUNDOFF * np.abs(loss)
-        worst, passed = how.worst_case_of(rows)
+        worst, passed = mechanism.worst_case_of(rows)
         if relation is not Neighbouring.REMOVE:
-            passed = how.worst_case_passed_by(relation)
-        # Pure ε bounds every loss, whatever the interval says.
-        most = limit if limit is not None else worst if how.noise == "laplace" else np.inf
-        promised = how.covers(relation)
+            passed = mechanism.worst_case_passed_by(relation)
+        # Pure ε bounds every loss, whatever the interval is.
+        most = limit if limit is not None else worst if mechanism.noise == "laplace" else np.inf
+        covered = mechanism.covers(relation)
         return RowLosses(
             loss=loss,
             low=np.maximum(loss - error, -most),
@@ -383,9 +389,9 @@ class Tangent:
             distance_error=np.zeros_like(distance),
             relation=relation,
             law=None,
-            worst_case=worst if promised else np.inf,
-            worst_case_passed=passed if promised else 0.0,
-            guarantee=how.guarantee(rows) if promised else None,
+            worst_case=worst if covered else np.inf,
+            worst_case_passed=passed if covered else 0.0,
+            guarantee=mechanism.guarantee(rows) if covered else None,
         )
 
 
@@ -401,8 +407,8 @@ def _row_volume(
 
 
 def _gradients(part: ChangedRows) -> FloatArray:
-    """(m, q·d) ∇ℓ."""
-    slope = part.found.slope.reshape(len(part.X), -1)
+    """Return (m, q·d) ∇ℓ."""
+    slope = part.derivatives.slope.reshape(len(part.X), -1)
     gradients: FloatArray = (slope[:, :, None] * part.X[:, None, :]).reshape(len(part.X), -1)
     return gradients
 
@@ -444,15 +450,14 @@ class _TangentSums:
         loss = constants.loss
         # So that a row that is removed changes what no other adds: those of one output may be
         # published.
-        one = loss.outputs == 1
-        z = row_products(X, theta) if one else predictors(X, theta, loss.outputs)
-        found = loss.at(z, y)
-        error = constants.slope_error(theta, found, norms)
+        z = row_products(X, theta) if loss.outputs == 1 else predictors(X, theta, loss.outputs)
+        derivatives = loss.at(z, y)
+        error = constants.slope_error(theta, derivatives, norms)
         near = uncertain_rows(loss, z, y, norms, self.reach + constants.margin_error(theta))
         return (
-            (found.slope.T @ X).ravel(),
-            found.curvature_sum(X),
-            float(norms @ (error + gamma(len(X) + 4) * found.length)),
+            (derivatives.slope.T @ X).ravel(),
+            derivatives.curvature_sum(X),
+            float(norms @ (error + gamma(len(X) + 4) * derivatives.length)),
             float(np.sum(near * norms**2)),
             len(X),
         )

@@ -1,4 +1,4 @@
-"""How far a computed neighbour can be from the true one: bounds proved row by row.
+"""The distance between a computed and a true neighbouring minimiser: bounds proved row by row.
 
 Conventions
 -----------
@@ -38,15 +38,15 @@ def point_error(
 
     Along the segment to the minimiser the Hessian is at least floor + c·e^(−u·spread) at distance
     u, with c = (curvature − floor)·decay: ``curvature`` is the least eigenvalue at the expansion
-    point, ``decay`` = e^(−τ) what the way from there to θ can have left of it. So the error r
+    point, ``decay`` = e^(−τ) what the path from there to θ can have left of it. So the error r
     satisfies
 
         floor·r + c(1 − e^(−r·spread))/spread ≤ residual,
 
     and with (1 − e^(−v))/v ≥ 1/(1 + v) it is a root of a quadratic, at most
     residual/(floor + c − residual·spread) where that is positive. ``curvature`` must be at least
-    ``floor``. (Dividing by the curvature alone is not rigorous: it may fall on the way.) Infinite
-    where nothing is proved.
+    ``floor``. (Dividing by the curvature alone is not rigorous: it may fall along the path.)
+    Infinite where nothing is proved.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         left = np.asarray(residual, dtype=np.float64)
@@ -98,7 +98,7 @@ def base_residual_error(
     Tilting both problems by t·g, t from 0 to 1, moves the shift at the rate
     H'⁻¹[(m₀/m)H − H']H⁻¹g. The bracket is what the changed rows and penalty contribute, c, plus
     what the loss's Hessian varies between the two ends, at most (e^v − 1)λ: λ its largest
-    eigenvalue, v the spread times the distance of any two points on the way. H and H' are at
+    eigenvalue, v the spread times the distance of any two points on the path. H and H' are at
     least e^(−v) of their least eigenvalues μ, μ' where they are known. For v ≤ ½, with e^v ≤ 1.65,
     e^v − 1 ≤ 1.3v and e^(2v) ≤ 2.72:
 
@@ -126,14 +126,14 @@ def base_residual_error(
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         inverse = 1 / np.asarray(lowest)
         # The neighbour's own end moves by at most 3(m₀/m)η/μ' while v ≤ ½.
-        way = length + error
-        way += (3 * ratio * eta) * inverse + expansion.base_error
-        way *= spread
+        travelled = length + error
+        travelled += (3 * ratio * eta) * inverse + expansion.base_error
+        travelled *= spread
         scale = 2.72 * 1.65 * eta / expansion.base_lowest
-        together = (1.3 * scale * expansion.loss_curvature) * way
+        together = (1.3 * scale * expansion.loss_curvature) * travelled
         together += scale * (changed + penalty / expansion.rows_after)
         together *= inverse
-    near = way <= 0.5
+    near = travelled <= 0.5
     return together if np.all(near) else np.where(near, together, apart())
 
 

@@ -86,7 +86,7 @@ class EvaluatedRows:
 
 
 def persons_at_once(width: int) -> int:
-    """Return how many persons are worked on together where each takes ``width`` entries."""
+    """Return the number of persons of a block, where each takes ``width`` entries."""
     return max(1, _ENTRIES // max(width, 1))
 
 
@@ -102,7 +102,7 @@ def _chunk_size(rows: IntArray, columns: int) -> int:
 
 
 def terms(rows: IntArray, columns: int) -> float:
-    """Return how many roundings a sum over one neighbour's rows meets, chunk by chunk."""
+    """Return the number of roundings of a sum over one neighbour's rows, chunk by chunk."""
     size, step = int(rows.shape[1]), _chunk_size(rows, columns)
     return min(size, step) + size / step + 8
 
@@ -111,7 +111,7 @@ def terms(rows: IntArray, columns: int) -> float:
 class ChangedGroup:
     """p neighbouring data sets that change k rows each.
 
-    ``where``      (p,) their places among all neighbours.
+    ``where``      (p,) their indices among all neighbours.
     ``rows``       all rows that may change, or (p, k) those of each neighbour if they replace
                    each other.
     ``index``      (p, ·) the rows of D that leave (or the rows that enter, if none leaves).
@@ -128,7 +128,7 @@ class ChangedGroup:
 
     @property
     def size(self) -> int:
-        """How many rows each neighbour changes."""
+        """The number of rows that each neighbour changes."""
         return len(self.signs)
 
     @property
@@ -143,7 +143,7 @@ class ChangedGroup:
 
     @property
     def roundings(self) -> float:
-        """How many roundings a sum over one neighbour's rows meets."""
+        """The number of roundings of a sum over one neighbour's rows."""
         return terms(self.index, self.rows.X.shape[-1]) + self.is_replaced
 
     @cached_property
@@ -173,7 +173,7 @@ class ChangedGroup:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Change:
-    """How each of p neighbouring data sets differs from the data D.
+    """The difference of each of p neighbouring data sets from the data D.
 
     ``leaving``   rows of D. Neighbour i lacks row i; with ``persons``, all rows of person i.
     ``entering``  rows that are not in D. Neighbour i has row i in addition.

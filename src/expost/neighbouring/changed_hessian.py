@@ -74,7 +74,7 @@ class Pull:
         lost, weight = np.zeros((2, len(changed)))
         rounding = gamma(changed.roundings)
         for part, _ in changed.chunks():
-            found = ScalarDerivatives(
+            derivatives = ScalarDerivatives(
                 slope=part.slope,
                 curvature=part.curvature,
                 is_classification=expansion.loss.is_classification,
@@ -82,7 +82,7 @@ class Pull:
             # Rows that enter may have larger labels than the data.
             largest = max(constants.label_size, float(np.max(np.abs(part.y))))
             known = replace(constants, label_size=largest)
-            error = known.slope_error(expansion.base.theta, found, part.norms)
+            error = known.slope_error(expansion.base.theta, derivatives, part.norms)
             lost += np.einsum("pk,pk->p", part.norms, error + rounding * np.abs(part.slope))
             weight += np.einsum("pk,pk->p", part.curvature, part.norm_squares)
         size = length + float(np.linalg.norm(expansion.pull))
@@ -147,14 +147,14 @@ class FewRows(Operator):
         return along
 
     def solve(self, right: FloatArray) -> FloatArray:
-        """Return H\'⁻¹ applied to each row."""
+        """Return H'⁻¹ applied to each row."""
         solved = right @ self.inverse
         parts = self.root * solve_small(self.system, self._along(solved))
         solved += np.einsum("pk,pkd->pd", parts, self.images)
         return solved
 
     def apply(self, vectors: FloatArray) -> FloatArray:
-        """Return H\' applied to each row."""
+        """Return H' applied to each row."""
         along = self.root**2 * np.einsum("pkd,pd->pk", self.X, vectors)
         image: FloatArray = vectors @ self.hessian - np.einsum("pk,pkd->pd", along, self.X)
         return image
@@ -264,14 +264,14 @@ class Replacement(Operator):
         return scale
 
     def solve(self, right: FloatArray) -> FloatArray:
-        """Return H\'⁻¹ applied to each row."""
+        """Return H'⁻¹ applied to each row."""
         along = np.einsum("pkd,pd->pk", self.X, right @ self.expansion.inverse)
         total = right + np.einsum("pk,pkd->pd", self._scales(along), self.X)
         solved: FloatArray = total @ self.expansion.inverse
         return solved
 
     def apply(self, vectors: FloatArray) -> FloatArray:
-        """Return H\' applied to each row."""
+        """Return H' applied to each row."""
         along = self.weight * np.einsum("pkd,pd->pk", self.X, vectors) * [1, -1]
         image: FloatArray = vectors @ self.expansion.hessian
         image -= np.einsum("pk,pkd->pd", along, self.X)
@@ -305,7 +305,7 @@ class Replacement(Operator):
 
 
 def few(count: int, expansion: Expansion) -> Iterator[slice]:
-    """Yield places of replacements whose rows fit in a core's cache (256 KiB)."""
+    """Yield slices of replacements whose rows fit in a core's cache (256 KiB)."""
     return row_blocks(count, 16 * expansion.columns)
 
 
@@ -336,11 +336,11 @@ class ManyRows(Operator):
         )
 
     def solve(self, right: FloatArray) -> FloatArray:
-        """Return H\'⁻¹ applied to each row."""
+        """Return H'⁻¹ applied to each row."""
         return _each(self.inverse, right)
 
     def apply(self, vectors: FloatArray) -> FloatArray:
-        """Return H\' applied to each row."""
+        """Return H' applied to each row."""
         return _each(self.hessian, vectors)
 
     def forms(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray | float]:

@@ -62,7 +62,7 @@ class Curvature:
 
     ``second``     Σ f″x xᵀ;  ``weight``  Σ f″∥x∥².
     ``long_rows``  Σ f″(∥x∥ − r)x xᵀ over the few rows that are longer than the common norm r.
-    ``residual``   the largest ∣f′∣ + ∣y∣, for f′ of a regression rounds with y.
+    ``residual``   the largest ∣f′∣ + ∣y∣, because f′ of a regression rounds with y.
     ``knots``      where f″ jumps, for a loss whose f″ does.
     ``terms``      additions that an entry of the sums went through at most: the rows of a block,
                    and the blocks.
@@ -162,7 +162,7 @@ def curvature_of(objective: Objective, base: Minimiser) -> Curvature:
 class Expansion:
     """J expanded at the base for neighbours of m rows: all that a step to any of them needs.
 
-    ``leaving``, ``entering``  how many rows leave and enter at each neighbour.
+    ``leaving``, ``entering``  the numbers of rows that leave and enter at each neighbour.
     ``residual``               the largest ∣f′∣ + ∣y∣ of a row that may change.
     ``pull``                   k/m.
     ``third``, ``third_bound`` T from above, as a matrix and in the parts that a Newton step uses.
@@ -332,7 +332,7 @@ def expand(
 ) -> Expansion:
     """Return what a step to any neighbour needs.
 
-    ``leaving``, ``entering``  how many rows leave and enter at each neighbour.
+    ``leaving``, ``entering``  the numbers of rows that leave and enter at each neighbour.
     ``changed``                the rows that may change; None: those of the data.
     ``keep_total_penalty``     a neighbour keeps the total m·p of the sum, not p of the average.
     """
@@ -393,7 +393,7 @@ def expand(
         pull_error=float(np.linalg.norm(pull - hessian @ offset)) + gamma(d + 8) * pull_size,
         lowest=float(eigenvalues[0]) - slack,
         slack=slack,
-        # A kinked loss's curvature may be gone one ulp away: only the penalty is sure.
+        # A kinked loss's curvature may be gone one ulp away: only the penalty is certain.
         base_lowest=base_penalty if loss.third_ratio is None else max(base_penalty, base_lowest),
         loss_curvature=float(eigenvalues[-1]) + slack - float(np.min(penalty_after)),
     )

@@ -41,7 +41,7 @@ _BINS = 80 << _MANTISSA
 def knot_reach(
     loss: Loss, z: FloatArray, y: FloatArray, norms: FloatArray, margin_error: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return each predictor's way to its nearest knot, and how far θ must move; rounded down."""
+    """Return the distance of each predictor to its nearest knot, and of θ; rounded down."""
     assert isinstance(loss, Kinked)
     # The predictor itself is known to margin_error·∥x∥, and 1 − yz is rounded: a knot that close
     # counts as reached.
@@ -55,8 +55,8 @@ def knot_reach(
 class Knots:
     """The Huber hinge's remainder after a Newton step of length ρ, as a function of ρ alone.
 
-    ∥F̃(Â + δ)∥ ≤ Σⱼ ∥xⱼ∥(∥xⱼ∥ρ − distⱼ)₊/(2h·m), distⱼ the way of row j's predictor to its nearest
-    knot: piecewise linear and convex in ρ, so sorted knots and cumulative sums answer for every
+    ∥F̃(Â + δ)∥ ≤ Σⱼ ∥xⱼ∥(∥xⱼ∥ρ − distⱼ)₊/(2h·m), distⱼ the distance of row j's predictor to its
+    nearest knot: piecewise linear and convex in ρ, so sorted knots and cumulative sums serve every
     row at once. ``rounding`` is the relative error of those sums, which do not cancel, while their
     difference may.
     """
@@ -69,7 +69,7 @@ class Knots:
     @classmethod
     def of(cls, loss: Loss, reach: FloatArray, squares: FloatArray, linear: FloatArray) -> "Knots":
         """Return the remainder for m = 1 from ∥x∥² and ∥x∥·dist by ascending reach."""
-        # What Σ∥x∥² of a bin was rounded by counts alike in both sums: a factor of their
+        # What Σ∥x∥² of a bin was rounded by counts equally in both sums: a factor of their
         # difference, below 1e-9 for a million blocks.
         factor, zero = loss.curvature_bound * (1 + 1e-9), np.zeros(1)
         return cls(
@@ -96,7 +96,7 @@ class Knots:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KnotDistances:
-    """The norms of the rows of some blocks, and their predictors' ways to the nearest knot.
+    """The norms of the rows of some blocks, and the distances of their predictors to knots.
 
     Three numbers a row: for rows in memory.
     """
@@ -130,7 +130,7 @@ class KnotDistances:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KnotBins:
-    """Σ∥x∥² of the rows of a block by how far θ must move until a row reaches its knot.
+    """Σ∥x∥² of the rows of a block by the distance that θ must move until a row reaches its knot.
 
     As many numbers however many rows there are: for rows that are read. A row counts as if its
     knot were at the near edge of its bin, nearer than it is by 2⁻⁶ of the way at most, so that the
@@ -145,11 +145,11 @@ class KnotBins:
         margin = constants.margin_error(theta)
         reach = knot_reach(constants.loss, rows.z, rows.y, rows.norms, margin)[1]
         finite = rows.norms > 0
-        places = (np.ascontiguousarray(reach[finite]).view(np.int64) >> _SHIFT) - _FIRST
+        bins = (np.ascontiguousarray(reach[finite]).view(np.int64) >> _SHIFT) - _FIRST
         # The first bin begins at 0.
-        np.clip(places, 0, _BINS - 1, out=places)
+        np.clip(bins, 0, _BINS - 1, out=bins)
         weights = rows.norms[finite] ** 2
-        return cls(squares=np.bincount(places, weights=weights, minlength=_BINS).astype(float))
+        return cls(squares=np.bincount(bins, weights=weights, minlength=_BINS).astype(float))
 
     def merged(self, other: "KnotBins") -> "KnotBins":
         """Return the sums over the rows of both."""
@@ -192,11 +192,11 @@ class KinkRows:
     @classmethod
     def of(cls, objective: Objective, expansion: "Expansion", reach: float) -> "KinkRows":
         """Collect the rows in one pass."""
-        found: KinkRows | None = None
+        collected: KinkRows | None = None
         for part in objective.map(_CollectKinkRows(expansion=expansion, reach=reach)):
-            found = part if found is None else found._joined(part)
-        assert found is not None
-        return replace(found, least_eigenvalue=found._least_eigenvalue(expansion))
+            collected = part if collected is None else collected._joined(part)
+        assert collected is not None
+        return replace(collected, least_eigenvalue=collected._least_eigenvalue(expansion))
 
     def _take(self, index: NDArray[np.bool_], reach: float) -> "KinkRows":
         arrays = {name: getattr(self, name)[index] for name in _ARRAYS}
@@ -243,7 +243,7 @@ class KinkRows:
         return bend.T @ self.X, np.where(within, 1.01 * error, np.inf)
 
     def _least_eigenvalue(self, expansion: "Expansion") -> float:
-        """All but these rows keep their f″: B less what they add to it now."""
+        """Return a lower bound: all but these rows keep their f″, so B less what they add to it."""
         weight = self.curvature / expansion.rows_after
         rest = expansion.hessian - (self.X * weight[:, None]).T @ self.X
         rounding = gamma(len(self.y) + 16 * expansion.columns) * np.linalg.norm(expansion.hessian)
@@ -299,7 +299,7 @@ class _CollectKinkRows:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             norm = np.where(block.norms > 0, distance / np.sqrt(leverage), np.inf) * (1 - 1e-9)
         near = ~(norm >= self.reach)
-        found = KinkRows(
+        rows = KinkRows(
             X=block.X[near],
             y=block.y[near],
             z=z[near],
@@ -308,4 +308,4 @@ class _CollectKinkRows:
             reach_norm=norm[near],
             reach=self.reach,
         )
-        return found.nearest(_MOST)
+        return rows.nearest(_MOST)

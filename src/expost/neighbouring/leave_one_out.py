@@ -1,8 +1,8 @@
-"""The minimisers without each row of any block, from a few passes over all rows.
+"""The leave-one-out minimisers of the rows of any block, from a few passes over all rows.
 
 The error of a Newton step falls like 1/n, so that of rows that are read nearly every one needs to
-be refined or none does. The first rows decide for all of them; whatever they decide, every
-certificate holds.
+be refined or none does. The first rows decide for all of them; every certificate holds in
+either case.
 """
 
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ _FARTHER = 2.0
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LeaveOneOut:
-    """Find the minimisers without each row of a block: O(d²) numbers that can be sent to workers.
+    """Leave-one-out minimisers of the rows of any block: O(d²) numbers, small enough for workers.
 
     ``refinement``  what the steps are refined by, where they need it.
     """
@@ -74,7 +74,7 @@ class LeaveOneOut:
         )
 
     def __call__(self, block: RowBlock) -> Neighbours:
-        """Return the certified minimisers without each row of ``block``."""
+        """Return the certified leave-one-out minimisers of the rows of ``block``."""
         expansion = self.expansion
         rows = EvaluatedRows.of(block, expansion.base.theta, expansion.loss)
         near, steps = OneRow.of(expansion, rows, refinement=self.refinement)

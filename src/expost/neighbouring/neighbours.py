@@ -51,19 +51,27 @@ _FARTHER = 1.5
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Neighbours(Displayed):
-    """The minimisers of neighbouring data sets, as seen from the base A(D).
-
-    ``base``         (d,) A(D); its own error is at most ``base_error``.
-    ``distance``     (n,) ∥A(Dᵢ) − A(D)∥.
-    ``error_bound``  (n,) a proved bound on the error of each shift: floating point, the
-                     approximation of the method and the residual of the base are all in it.
-    ``shift``        (n, d) A(Dᵢ) − A(D), computed when asked for.
-    ``change``       which rows leave and enter. With ``persons`` a neighbour lacks all rows of a
-                     person, and there is one for each of them.
-    ``data``         J over D; None for a block of rows that were read, which knows no sphere.
+    """The minimisers of neighbouring data sets, relative to the base A(D).
 
     The sphere (Okumura et al. 2015; LeBlond Eq. 4–7) and the smaller co-coercive ball both hold
     A(Dᵢ): ``sphere_centre``, ``sphere_radius``, ``ball_centre``, ``ball_radius``.
+
+    Attributes
+    ----------
+    base : FloatArray
+        (d,) A(D); its own error is at most ``base_error``.
+    distance : FloatArray
+        (n,) ∥A(Dᵢ) − A(D)∥.
+    error_bound : FloatArray
+        (n,) a proved bound on the error of each shift: floating point, the approximation of the
+        method and the residual of the base are all in it.
+    shift : FloatArray
+        (n, d) A(Dᵢ) − A(D), computed when it is read.
+    change : Change
+        Which rows leave and enter. With ``persons`` a neighbour lacks all rows of a person, and
+        there is one for each of them.
+    data : Objective | None
+        J over D; None for a block of rows that were read, which has no sphere.
     """
 
     base: FloatArray
@@ -97,7 +105,7 @@ class Neighbours(Displayed):
     def objective(self) -> Objective:
         """J over D."""
         if self.data is None:
-            raise InvalidInput("neighbours: a block of rows does not know the whole data.")
+            raise InvalidInput("neighbours: a block of rows does not have the whole data.")
         return self.data
 
     @cached_property
@@ -169,14 +177,38 @@ def neighbours(
     J = (1/n) Σ ℓ + (Λ/2)∥θ∥² with Λ = ``regularization`` of the averaged form, which a neighbour
     keeps. Rows are taken as they are: no scaling, no intercept (``UnitBall`` adds both).
 
-    ``relation``    "remove" (each row of X), "add" (each of ``candidates`` = (rows, labels)), or
-                    "replace" (row i of X by candidate i; a single candidate replaces each).
-    ``persons``     whose row each row is, one label a row: all rows of a person are removed at
-                    once, and the result has one entry a person, in the order in which they first
-                    appear. "remove" only.
-    ``tolerance``   "exact" alone: the largest error_bound/distance to stop at, default 1e-9.
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        The rows.
+    y : array of shape (n,)
+        The labels. Those of classification losses are any two values, the larger one positive.
+    loss : str or Loss, default="logistic"
+        The loss of a row.
+    regularization : float, default=1.0
+        Λ.
+    method : {"worst-case", "newton", "exact", "retrain"}, default="newton"
+        How each minimiser is computed, from cheap to costly.
+    relation : {"remove", "add", "replace"}, default="remove"
+        "remove": each row of X. "add": each of ``candidates``. "replace": row i of X by candidate
+        i; a single candidate replaces each.
+    candidates : tuple of arrays (rows, labels), default=None
+        The rows that enter.
+    persons : sequence of n labels, default=None
+        Whose row each row is: all rows of a person are removed at once, and the result has one
+        entry a person, in the order in which they first appear. "remove" only.
+    tolerance : float, default=None
+        "exact" only: the largest error_bound/distance to stop at (1e-9 if None).
 
-    Labels of classification losses are any two values, the larger one positive.
+    Returns
+    -------
+    Neighbours
+        The shifts, their lengths and their certified error bounds.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of range, or does not fit the relation or the method.
     """
     X = _checks.matrix(X)
     regularization = _checks.regularization(regularization)
@@ -250,7 +282,7 @@ def neighbours_of(
         if missed:
             notices.warn(
                 f"{missed} of {len(distance)} shifts have an error bound above {goal:.1g} of their"
-                " distance, which float64 does not improve; their error_bound says by how much.",
+                " distance, which float64 cannot improve; see their error_bound.",
                 PrecisionWarning,
                 stacklevel=3,
             )
@@ -380,17 +412,17 @@ def _retrain(
         after = penalty * (rows.count / len(X)) if keep_total_penalty else penalty
         neighbour = Objective.of(X=X, y=y, loss=objective.loss, penalty=after)
         goal = neighbour.natural_tolerance / 100
-        found = minimise(neighbour, tolerance=goal, start=base.theta, require=False)
+        minimiser = minimise(neighbour, tolerance=goal, start=base.theta, require=False)
         least = max(min(float(np.min(after)), float(np.min(penalty))), 1e-300)
-        return found.theta - base.theta, found.gradient_bound, least
+        return minimiser.theta - base.theta, minimiser.gradient_bound, least
 
     # Imported here: only this method needs it.
     import joblib
 
-    found = joblib.Parallel(n_jobs=-1, prefer="threads")(
+    results = joblib.Parallel(n_jobs=-1, prefer="threads")(
         joblib.delayed(retrained)(index) for index in range(len(change))
     )
-    shift, gradient, least = (np.array(part) for part in zip(*found, strict=True))
+    shift, gradient, least = (np.array(part) for part in zip(*results, strict=True))
     rounding = ROUNDOFF * (float(np.linalg.norm(base.theta)) + np.linalg.norm(shift, axis=1))
     return shift, (gradient + base.gradient_bound) / least + rounding
 

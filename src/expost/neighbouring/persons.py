@@ -39,7 +39,7 @@ class Persons:
 
     @classmethod
     def of(cls, names: tuple[Hashable, ...], owner: IntArray) -> "Persons":
-        """The partition that ``owner`` describes."""
+        """Return the partition that ``owner`` describes."""
         return cls(
             names=names,
             owner=owner,
@@ -72,25 +72,25 @@ class Persons:
         """Refuse persons with more than ``most`` rows."""
         beyond = int(np.count_nonzero(self.sizes > most))
         if beyond:
-            who = "1 person has" if beyond == 1 else f"{beyond:,} persons have"
+            subject = "1 person has" if beyond == 1 else f"{beyond:,} persons have"
             raise InvalidInput(
-                f"persons: {who} more than rows_per_person={most} rows (the largest number is"
-                f" {self.largest:,}); leave rows out until nobody has more, or raise"
-                " rows_per_person."
+                f"persons: {subject} more than rows_per_person={most} rows (the largest number is"
+                f" {self.largest:,}); leave rows out until no person has more, or"
+                " raise rows_per_person."
             )
 
     def first_rows(self, most: int) -> IntArray:
         """Return the row indices of the first ``most`` rows of every person, ascending."""
-        place = np.arange(len(self.rows)) - np.repeat(self.starts, self.sizes)
-        return np.sort(self.rows[place < most])
+        rank = np.arange(len(self.rows)) - np.repeat(self.starts, self.sizes)
+        return np.sort(self.rows[rank < most])
 
     def rows_of(self, person: int) -> IntArray:
-        """The row indices of one person."""
+        """Return the row indices of one person."""
         start = self.starts[person]
         return self.rows[start : start + self.sizes[person]]
 
     def by_size(self) -> Iterator[tuple[IntArray, IntArray]]:
-        """(persons (p,), their rows (p, k)) for every k that occurs, ascending."""
+        """Yield (persons (p,), their rows (p, k)) for every k that occurs, ascending."""
         for size in np.unique(self.sizes):
             persons = np.flatnonzero(self.sizes == size)
             yield persons, self.rows[self.starts[persons][:, None] + np.arange(size)]
@@ -100,7 +100,7 @@ def read_persons(persons: Any, rows: int, relation: Neighbouring = Neighbouring.
     """Return the persons of a label for each row; each must leave at least one row of others."""
     if relation is not Neighbouring.REMOVE:
         raise InvalidInput(
-            f"persons: relation={relation.value!r} changes single rows; leave persons out, or take"
+            f"persons: relation={relation.value!r} changes single rows; leave persons out, or use"
             " relation='remove'."
         )
     labels = _labels(persons)
@@ -110,16 +110,16 @@ def read_persons(persons: Any, rows: int, relation: Neighbouring = Neighbouring.
             " it is."
         )
     plain = isinstance(labels, np.ndarray) and labels.dtype.kind in _PLAIN_KINDS
-    found = Persons.of(*(_numbered(labels) if plain else _collected(labels)))
-    if len(found) < 2:
+    partition = Persons.of(*(_numbered(labels) if plain else _collected(labels)))
+    if len(partition) < 2:
         raise InvalidInput(
             "persons: one person owns every row; nothing would be left to train on without them."
         )
-    return found
+    return partition
 
 
 def _labels(persons: Any) -> Any:
-    """A one-dimensional array of a plain kind, or a list."""
+    """Return a one-dimensional array of a plain kind, or a list."""
     if isinstance(persons, str | bytes | Set | Mapping) or not hasattr(persons, "__iter__"):
         raise InvalidInput("persons: must be a sequence with one label for each row.")
     if isinstance(persons, np.ma.MaskedArray) and np.any(np.ma.getmaskarray(persons)):
@@ -137,7 +137,7 @@ def _labels(persons: Any) -> Any:
 
 
 def _numbered(labels: NDArray[Any]) -> tuple[tuple[Hashable, ...], IntArray]:
-    """Names and owners of a plain array; NumPy sorts, so first appearances are put back."""
+    """Return names and owners of a plain array, in the order of first appearance."""
     absent = np.zeros(len(labels), dtype=bool)
     if labels.dtype.kind == "f":
         absent = np.isnan(labels)
@@ -147,30 +147,30 @@ def _numbered(labels: NDArray[Any]) -> tuple[tuple[Hashable, ...], IntArray]:
         raise _missing(int(np.argmax(absent)))
     values, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    return tuple(values[order].tolist()), place[inverse.reshape(-1)]
+    number = np.empty(len(order), dtype=np.int64)
+    number[order] = np.arange(len(order))
+    return tuple(values[order].tolist()), number[inverse.reshape(-1)]
 
 
 def _collected(labels: Any) -> tuple[tuple[Hashable, ...], IntArray]:
-    """Names and owners of any hashable labels."""
-    seen: dict[Hashable, int] = {}
+    """Return names and owners of any hashable labels."""
+    numbers: dict[Hashable, int] = {}
     owner = np.empty(len(labels), dtype=np.int64)
     for row, label in enumerate(labels):
         if _checks.is_missing(label):
             raise _missing(row)
         try:
-            owner[row] = seen.setdefault(label, len(seen))
+            owner[row] = numbers.setdefault(label, len(numbers))
         except TypeError:
             raise InvalidInput(
                 f"persons: entry {row} is a {type(label).__name__}, which cannot be compared by its"
-                " hash; pass numbers, texts or tuples of them."
+                " hash; pass numbers, strings or tuples of them."
             ) from None
-    return tuple(seen), owner
+    return tuple(numbers), owner
 
 
 def _missing(row: int) -> InvalidInput:
     return InvalidInput(
         f"persons: entry {row} is missing (None or NaN), so it is not known whose row that is; give"
-        " it a label of its own if it is nobody else's."
+        " it a label of its own if it belongs to no other person."
     )

@@ -1,6 +1,6 @@
-"""Shifts refined until their certificate is below a tolerance: one ladder for all neighbours.
+"""Shifts refined until their certificate is below a tolerance: the same stages for all neighbours.
 
-Each rung is used on the neighbours that the one before left above the tolerance:
+Each stage is used on the neighbours that the one before left above the tolerance:
 
 1. a third-order step with the tensor K = Σ f‴ x⊗x⊗x of the logistic loss (d³ numbers, from one
    pass, for moderate d);
@@ -73,7 +73,7 @@ class Refinement:
 
 
 def is_refinable(expansion: Expansion) -> bool:
-    """Whether one pass over the rows finds what steps can be refined by."""
+    """Return whether one pass over the rows finds what steps can be refined by."""
     loss = expansion.loss
     is_smooth = isinstance(loss, Logistic) and expansion.columns <= _TENSOR_COLUMNS
     return is_smooth or isinstance(loss, Kinked)
@@ -116,7 +116,7 @@ class _ThirdMoments:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Neighbourhood(ABC):
-    """Some neighbours of one expansion, p of them, as the ladder sees them.
+    """Some neighbours of one expansion, p of them, as the stages of refinement use them.
 
     H' and F̃ are those of each neighbour; vectors and right-hand sides are (p, d).
 
@@ -399,7 +399,7 @@ def _promising(near: Neighbourhood, index: IntArray, best: Steps, tolerance: flo
 def _own_newton(near: Neighbourhood, row: int, best: Steps, tolerance: float) -> None:
     """Take damped Newton steps on F̃ with the Hessian where it stands.
 
-    They are sure to converge, and cost O(nd²) each.
+    They always converge, and cost O(nd²) each.
     """
     assert near.objective is not None
     expansion, chosen = near.expansion, np.array([row])

@@ -173,7 +173,7 @@ class SeveralRows(Neighbourhood):
         return total / self.expansion.rows_after
 
     def third_order_form(self, vectors: FloatArray) -> FloatArray:
-        """T over the rows that stay is at most what it is over all, less M·r·W."""
+        """Return (p,) an upper bound on vᵀTv: over the rows that stay, T over all less M·r·W."""
         expansion = self.expansion
         assert expansion.third is not None
         assert expansion.third_bound is not None

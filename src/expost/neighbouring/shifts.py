@@ -12,7 +12,7 @@ __all__ = ["Shifts", "Steps"]
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Shifts:
-    """shiftᵢ = constant + scaleᵢ·(Xᵢ @ matrix), computed when asked for, by blocks.
+    """shiftᵢ = constant + scaleᵢ·(Xᵢ @ matrix), computed when needed, by blocks.
 
     Where ``matrix`` is None it is the identity.
     """

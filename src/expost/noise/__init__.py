@@ -1,7 +1,7 @@
 """The noise of output perturbation, and the exact law of a row's loss under it.
 
 :class:`NormLaplace` and :class:`Gaussian` are interchangeable under the protocol :class:`Noise`;
-each answers ``law(distance)`` with a :class:`LossLaw`.
+``law(distance)`` of each returns a :class:`LossLaw`.
 """
 
 from expost.noise.base import Noise, draw

@@ -23,7 +23,7 @@ from expost._numerics import bracket_root, gauss_legendre
 from expost.noise._bessel import ratio_below
 from expost.types import FloatArray
 
-__all__ = ["DROP", "NODES", "FoldedAngle"]
+__all__ = ["DROP", "NODES", "FoldedAngle", "log_height"]
 
 # The rule covers the angles whose density is above e^−46 = 1e-20 of its mode, at most 25 standard
 # widths; with 48 nodes it is then right to rounding (tests/noise/test_law.py compares).
@@ -52,7 +52,7 @@ class FoldedAngle:
 
     @classmethod
     def of(cls, separation: FloatArray, dimension: int) -> "FoldedAngle":
-        """The law's support for each t.
+        """Return the law's support for each t.
 
         The density is a mixture of e^(…)sin^(d−2) and e^(…)sin^d: the first reaches furthest to
         the left, the second furthest to the right, and their modes have closed forms.
@@ -64,7 +64,7 @@ class FoldedAngle:
             separation=separation,
             dimension=dimension,
             inverse_kappa=inverse_kappa,
-            peak=_log_height(middle, separation, dimension, inverse_kappa),
+            peak=log_height(middle, separation, dimension, inverse_kappa),
             low=_lower_edge(separation, dimension - 2),
             high=_upper_edge(separation, dimension),
         )
@@ -72,7 +72,7 @@ class FoldedAngle:
     def rule(
         self, low: FloatArray, high: FloatArray, nodes: int = NODES
     ) -> tuple[FloatArray, FloatArray]:
-        """(∣ℓ∣, weight), each (n, nodes): ∫ p over [low, high], both signs of ℓ together.
+        """Return (∣ℓ∣, weight), each (n, nodes): ∫ p over [low, high], both signs of ℓ together.
 
         Weights are relative to the mode of each row and not normalised: see :meth:`total`.
         """
@@ -81,26 +81,26 @@ class FoldedAngle:
         angle = (0.5 * (low + high))[:, None] + half[:, None] * points
         separation = self.separation[:, None]
         height = np.exp(
-            _log_height(angle, separation, self.dimension, self.inverse_kappa[:, None])
+            log_height(angle, separation, self.dimension, self.inverse_kappa[:, None])
             - self.peak[:, None]
         )
         exposure = separation * np.cos(angle)
         return exposure, half[:, None] * weights * height * (1 + np.exp(-exposure))
 
     def total(self) -> FloatArray:
-        """The normaliser of :meth:`rule`'s weights."""
+        """Return the normaliser of :meth:`rule`'s weights."""
         _, weight = self.rule(self.low, self.high)
         mass: FloatArray = weight.sum(axis=1)
         return mass
 
     def angle_of(self, exposure: FloatArray) -> FloatArray:
-        """ψ with t·cos ψ = ``exposure`` in [0, t], accurate near both ends, kept to the support."""
+        """Return ψ in the support with t·cos ψ = ``exposure`` ≤ t, accurate near both ends."""
         share = np.clip(0.5 * (self.separation - exposure) / self.separation, 0.0, 0.5)
         angle: FloatArray = 2 * np.arcsin(np.sqrt(share))
         return np.clip(angle, self.low, self.high)
 
     def log_density(self, loss: FloatArray, total: FloatArray) -> FloatArray:
-        """Log density of ℓ itself: inf at the ends ±t where d = 2, −inf beyond them."""
+        """Return the log density of ℓ itself: inf at the ends ±t where d = 2, −inf beyond them."""
         t, d = self.separation, self.dimension
         with np.errstate(divide="ignore", invalid="ignore"):
             squared_sine = ((t - loss) / t) * ((t + loss) / t)
@@ -116,7 +116,7 @@ class FoldedAngle:
         return np.where(np.abs(loss) <= t, value, -np.inf)
 
     def tail(self, exposure: FloatArray, sign: FloatArray) -> FloatArray:
-        """Unnormalised P(sign·ℓ > ``exposure``) for exposure ≥ 0, sign = ±1."""
+        """Return the unnormalised P(sign·ℓ > ``exposure``) for exposure ≥ 0, sign = ±1."""
         return self._signed_mass(self.low, self.angle_of(exposure), sign, NODES)
 
     def _signed_mass(
@@ -127,7 +127,7 @@ class FoldedAngle:
         return mass
 
     def tail_angle(self, mass: FloatArray, sign: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(below, above): neighbouring angles around ψ with tail mass(sign·ℓ > t cos ψ) = ``mass``.
+        """Return the neighbouring angles (below, above) around P(sign·ℓ > t cos ψ) = ``mass``.
 
         Panels first, so that the root is sought where a short rule is exact.
         """
@@ -150,9 +150,13 @@ class FoldedAngle:
         )
 
 
-def _log_height(
-    angle: FloatArray, separation: FloatArray, dimension: int, inverse_kappa: FloatArray
+def log_height(
+    angle: FloatArray,
+    separation: FloatArray | float,
+    dimension: int,
+    inverse_kappa: FloatArray | float,
 ) -> FloatArray:
+    """Return log p(ψ), not normalised."""
     sine = np.sin(angle)
     height: FloatArray = np.log1p(inverse_kappa * sine * sine)
     height = height - separation * np.sin(0.5 * angle) ** 2
@@ -164,7 +168,7 @@ def _log_height(
 
 
 def _mode(separation: FloatArray, power: int) -> tuple[FloatArray, FloatArray]:
-    """(ψ, cos ψ) where −t sin²(ψ/2) + m log sin ψ is largest.
+    """Return (ψ, cos ψ) where −t sin²(ψ/2) + m log sin ψ is largest.
 
     There (t/2) sin²ψ = m cos ψ, hence cos ψ = t/(m + √(m² + t²)), sin²ψ = 2m/(m + √(m² + t²)).
     """
@@ -174,7 +178,7 @@ def _mode(separation: FloatArray, power: int) -> tuple[FloatArray, FloatArray]:
 
 
 def _lower_edge(separation: FloatArray, power: int) -> FloatArray:
-    """Left of its mode the log density falls faster than its parabola there."""
+    """Return the lower edge: left of its mode the log density falls faster than its parabola."""
     if power == 0:
         return np.zeros_like(separation)
     angle, cosine = _mode(separation, power)
@@ -184,7 +188,7 @@ def _lower_edge(separation: FloatArray, power: int) -> FloatArray:
 
 
 def _upper_edge(separation: FloatArray, power: int) -> FloatArray:
-    """Newton on a concave function, from outside: it stays outside."""
+    """Return the upper edge, by Newton on a concave function, from outside: it stays outside."""
     mode, _ = _mode(separation, power)
     floor = power * np.log(np.sin(mode)) - separation * np.sin(0.5 * mode) ** 2 - DROP
     # sin(ψ/2) ≥ √2 ψ/π on [0, π/2] and log sin ψ ≤ 0 bound the height by −2tψ²/π².

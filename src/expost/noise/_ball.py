@@ -1,4 +1,4 @@
-"""How often spherically symmetric noise falls into a ball: one quadrature for both noises.
+"""The probability of a ball under spherically symmetric noise: one quadrature for both noises.
 
 Conventions
 -----------
@@ -54,7 +54,7 @@ class Radial:
         return 2.0 * self.dimension + 2000.0
 
     def density(self, r: FloatArray) -> FloatArray:
-        """The density of ∥b∥ at r > 0."""
+        """Return the density of ∥b∥ at r > 0."""
         return np.exp((self.dimension - 1) * np.log(r) + self.log_kernel(r) - self.log_normaliser)
 
 
@@ -84,7 +84,7 @@ class _Ball:
         return np.clip(0.25 * outer * (u / self.offset) * ((near + r) / r), 0.0, 1.0)
 
     def crossing(self, cosine: float) -> FloatArray:
-        """u of the sphere that crosses the ball's surface at ``cosine`` ≤ 0, where c > ρ."""
+        """Return u of the sphere that crosses the ball's surface at ``cosine`` ≤ 0, where c > ρ."""
         along = cosine * self.offset
         inside = np.maximum((self.radius - self.offset) * (self.radius + self.offset), 0.0)
         root = np.sqrt(along**2 + inside)
@@ -94,7 +94,7 @@ class _Ball:
 def ball_probability(
     offset: FloatArray, radius: float, radial: Radial, *, unit: float
 ) -> FloatArray:
-    """P(∥b − p∥ ≤ c) for ∥p∥ = ``offset`` and c = ``radius``; ``radial`` is the law of ∥b∥/unit.
+    """Return P(∥b − p∥ ≤ c) for ∥p∥ = ``offset`` and c = ``radius``; ``radial``: law of ∥b∥/unit.
 
     Right to about 1e-11 relative, far in the tails too.
     """
@@ -114,7 +114,7 @@ def _in_units(offset: FloatArray, radius: float, radial: Radial) -> FloatArray:
 
 
 def _crossed(ball: _Ball, radial: Radial) -> FloatArray:
-    """∫ f_R·cap over [near, far], panel by panel."""
+    """Return ∫ f_R·cap over [near, far], panel by panel."""
     points, weights = gauss_legendre(_NODES)
     # u = left + half·(1 − cos φ): the square roots in which a cap starts and ends become smooth.
     turn = 0.5 * np.pi * (points + 1)
@@ -133,7 +133,7 @@ def _crossed(ball: _Ball, radial: Radial) -> FloatArray:
 
 
 def _cap(ball: _Ball, u: FloatArray, dimension: int) -> FloatArray:
-    """The share of directions whose cosine is at least h; of the two directions of a line, one."""
+    """Return the share of directions whose cosine is at least h; in one dimension, ½."""
     if dimension == 1:
         return np.full_like(u, 0.5)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -142,10 +142,10 @@ def _cap(ball: _Ball, u: FloatArray, dimension: int) -> FloatArray:
 
 
 def _panels(ball: _Ball, radial: Radial) -> FloatArray:
-    """Edges in u (k, n), ascending, between which the integrand is smooth on the panel's scale.
+    """Return edges in u (k, n), ascending, between which the integrand is smooth.
 
     f_R·cap is at most e^E with E = (d−1)·log y + log kernel, y = r where h < 0 and r·sin where
-    h ≥ 0: E is concave in r, so that its support is one interval, found by a mode and two edges.
+    h ≥ 0: E is concave in r, so that its support is one interval, given by a mode and two edges.
     """
     power = radial.dimension - 1
     near, span = ball.near, ball.span

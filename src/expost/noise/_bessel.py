@@ -1,6 +1,6 @@
 """The ratio of neighbouring modified Bessel functions of the second kind, for any order.
 
-K itself overflows long before the orders that models with thousands of coefficients ask for; the
+K itself overflows long before the orders that models with thousands of coefficients need; the
 ratio lies in (0, 1) and never does.
 """
 
@@ -21,7 +21,7 @@ _TERMS = 9
 
 
 def ratio_below(twice_order: int, argument: FloatArray) -> FloatArray:
-    """K_ν(z)/K_{ν+1}(z) for ν = ``twice_order``/2 ≥ 0 and z > 0, to about 3e-15 relative.
+    """Return K_ν(z)/K_{ν+1}(z), ν = ``twice_order``/2 ≥ 0, z > 0, to about 3e-15 relative.
 
     Whole and half orders are what dimension needs: ν = d/2 − 1.
     """
@@ -31,7 +31,7 @@ def ratio_below(twice_order: int, argument: FloatArray) -> FloatArray:
 
 
 def _by_recurrence(twice_order: int, argument: FloatArray) -> FloatArray:
-    """K_{ν−1} + (2ν/z)K_ν = K_{ν+1} (DLMF 10.29.1), upwards: all terms positive, so stable."""
+    """Apply K_{ν−1} + (2ν/z)K_ν = K_{ν+1} (DLMF 10.29.1) upwards: positive terms, so stable."""
     if twice_order % 2:
         ratio, order = np.ones_like(argument), 0.5
         ratio = argument / (2 * order + argument * ratio)
@@ -46,7 +46,7 @@ def _by_recurrence(twice_order: int, argument: FloatArray) -> FloatArray:
 
 
 def _by_expansion(order: float, argument: FloatArray) -> FloatArray:
-    """Debye's uniform expansions of K_ν and K_ν' (DLMF 10.41.4, 10.41.6).
+    """Apply Debye's uniform expansions of K_ν and K_ν' (DLMF 10.41.4, 10.41.6).
 
     From K_{ν+1} = (ν/z)K_ν − K_ν' the exponential factors cancel and nothing is subtracted:
     K_{ν+1}/K_ν = (ν + √(ν² + z²)·ΣV/ΣU)/z.
@@ -59,7 +59,7 @@ def _by_expansion(order: float, argument: FloatArray) -> FloatArray:
 
 @lru_cache(maxsize=64)
 def _debye_sums(order: float) -> tuple[Polynomial, Polynomial]:
-    """Σ (−1)^k U_k(p)/ν^k and Σ (−1)^k V_k(p)/ν^k as polynomials in p (DLMF 10.41.9)."""
+    """Return Σ (−1)^k U_k(p)/ν^k and Σ (−1)^k V_k(p)/ν^k as polynomials in p (DLMF 10.41.9)."""
     p = Polynomial([0.0, 1.0])
     p2 = p * p
     u = Polynomial([1.0])

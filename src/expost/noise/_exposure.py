@@ -2,7 +2,7 @@
 
 Given a, the loss is +a with probability sigmoid(a) and −a otherwise, under both noises; so every
 expectation over ℓ is one over a, of positive terms. ``turn`` is where the integrand bends,
-∣logit(prior)∣: a sigmoid that is centred inside the interval has poles beside it, which nodes at
+∣logit(prior)∣: a sigmoid that is centred inside the interval has poles next to it, which nodes at
 an interval's end resolve and those in its middle do not. Hence two panels, [low, turn] and
 [turn, high].
 """
@@ -12,11 +12,18 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import expit, logit
 
+from expost import _checks
 from expost._numerics import gauss_legendre, row_blocks
 from expost.noise._angle import DROP, NODES, FoldedAngle
 from expost.types import FloatArray
 
-__all__ = ["BLOCK_WIDTH", "belief", "by_blocks", "gaussian_exposure", "norm_laplace_exposure"]
+__all__ = [
+    "BLOCK_WIDTH",
+    "by_blocks",
+    "expected_posterior",
+    "gaussian_exposure",
+    "norm_laplace_exposure",
+]
 
 BLOCK_WIDTH = 2 * NODES
 
@@ -29,9 +36,9 @@ def by_blocks(
     at_infinity: float | FloatArray,
     width: int | None = None,
 ) -> FloatArray:
-    """``compute`` over the positive, finite separations (n,) in blocks; the limits elsewhere.
+    """Apply ``compute`` to the positive, finite separations (n,) in blocks; elsewhere the limits.
 
-    The result is (n,), or (n, width) where ``compute`` answers several figures a row.
+    The result is (n,), or (n, width) where ``compute`` returns several figures a row.
     """
     result = np.full(separation.shape if width is None else (len(separation), width), at_zero)
     result[separation == np.inf] = at_infinity
@@ -45,7 +52,7 @@ def by_blocks(
 def norm_laplace_exposure(
     separation: FloatArray, dimension: int, turn: float
 ) -> tuple[FloatArray, FloatArray]:
-    """(a, weight), each (n, k), weights summing to 1, under norm-Laplace noise; t > 0, finite."""
+    """Return (a, weight), each (n, k), weights of sum 1, under norm-Laplace noise, 0 < t < ∞."""
     if dimension == 1:
         return _one_dimensional(separation, turn)
     angle = FoldedAngle.of(separation, dimension)
@@ -59,7 +66,7 @@ def norm_laplace_exposure(
 
 
 def _one_dimensional(separation: FloatArray, turn: float) -> tuple[FloatArray, FloatArray]:
-    """d = 1: the atom ½(1 + e^(−t)) at a = t, below it the density ¼e^((a−t)/2)(1 + e^(−a))."""
+    """Return the rule of d = 1: the atom ½(1 + e^(−t)) at t, below it ¼e^((a−t)/2)(1 + e^(−a))."""
     reach = np.minimum(separation, 2 * DROP)
     fall, weight = _two_panels(0 * reach, np.clip(separation - turn, 0.0, reach), reach)
     between = np.maximum(separation[:, None] - fall, 0.0)
@@ -72,7 +79,7 @@ def _one_dimensional(separation: FloatArray, turn: float) -> tuple[FloatArray, F
 
 
 def gaussian_exposure(separation: FloatArray, turn: float) -> tuple[FloatArray, FloatArray]:
-    """(a, weight) under Gaussian noise: a = μ(μ/2 + z) ≥ 0, z of density φ(z)(1 + e^(−a))."""
+    """Return (a, weight) under Gaussian noise: a = μ(μ/2 + z) ≥ 0, z ~ φ(z)(1 + e^(−a))."""
     high = np.full_like(separation, np.sqrt(2 * DROP))
     low = np.maximum(-0.5 * separation, -high)
     with np.errstate(over="ignore"):
@@ -97,8 +104,24 @@ def _normalised(exposure: FloatArray, weight: FloatArray) -> tuple[FloatArray, F
     return exposure, weight / weight.sum(axis=1, keepdims=True)
 
 
-def belief(exposure: FloatArray, weight: FloatArray, prior: float) -> FloatArray:
-    """E[sigmoid(logit(prior) + ℓ)]; for prior ½ it is ½(1 + E[tanh²(a/2)])."""
+def expected_posterior(
+    separation: FloatArray,
+    exposure: Callable[[FloatArray, float], tuple[FloatArray, FloatArray]],
+    prior: float,
+) -> FloatArray:
+    """Return E[sigmoid(logit(prior) + ℓ)] at each separation, by the rule ``exposure``."""
+    prior = _checks.probability("prior", prior)
+    turn = abs(float(logit(prior)))
+
+    def posterior(some: FloatArray) -> FloatArray:
+        return _mean_posterior(*exposure(some, turn), prior)
+
+    flat = by_blocks(separation.ravel(), posterior, at_zero=prior, at_infinity=1.0)
+    return flat.reshape(separation.shape)
+
+
+def _mean_posterior(exposure: FloatArray, weight: FloatArray, prior: float) -> FloatArray:
+    """Return E[sigmoid(logit(prior) + ℓ)]; for prior ½ it is ½(1 + E[tanh²(a/2)])."""
     if prior == 0.5:
         lean: FloatArray = (weight * np.tanh(0.5 * exposure) ** 2).sum(axis=1)
         return np.minimum(0.5 * (1 + lean), 1.0)

@@ -1,4 +1,4 @@
-"""What the two noises have in common."""
+"""The interface of a noise, and draws from it."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -39,28 +39,28 @@ class Noise(Protocol):
         """E∥b∥²."""
 
     def sample(self, size: int, rng: np.random.Generator) -> FloatArray:
-        """``size`` draws (size, d) for simulation; never for a release."""
+        """Draw (size, d) for simulation; never for a release."""
 
     def sample_secure(self, size: int | None = None) -> FloatArray:
-        """One draw (d,), or (size, d), every bit of it from the operating system's CSPRNG."""
+        """Draw (d,), or (size, d), every bit of it from the operating system's CSPRNG."""
 
     def log_density(self, noise: Any) -> FloatArray:
-        """log p at each row of ``noise`` (…, d), normalised."""
+        """Return log p at each row of ``noise`` (…, d), normalised."""
 
     def coverage(self, offset_norm: Any, radius: float) -> FloatArray:
-        """P(∥b − p∥ ≤ ``radius``) for points p with ∥p∥ = ``offset_norm`` (n,)."""
+        """Return P(∥b − p∥ ≤ ``radius``) for points p with ∥p∥ = ``offset_norm`` (n,)."""
 
     def norm_tails(self, norm: Any) -> tuple[FloatArray, FloatArray]:
-        """(P(∥b∥ < ``norm``), P(∥b∥ > ``norm``)), each without cancellation."""
+        """Return (P(∥b∥ < ``norm``), P(∥b∥ > ``norm``)), each without cancellation."""
 
     def norm_exceeded_with(self, probability: float) -> float:
-        """The norm that ∥b∥ exceeds with ``probability`` (accurate however small that is)."""
+        """Return the norm that ∥b∥ exceeds with ``probability``, accurately however small it is."""
 
     def loss(self, noise: Any, shift: Any) -> FloatArray:
-        """log p(b) − log p(b − s) for rows of ``noise`` and ``shift`` (…, d)."""
+        """Return log p(b) − log p(b − s) for rows of ``noise`` and ``shift`` (…, d)."""
 
     def loss_from(self, noise_norm: Any, inner: Any, distance: Any) -> FloatArray:
-        """The loss from ∥b∥, b·s (n,) and ∥s∥ (n,): no (n, d) array of shifts is needed."""
+        """Return the loss from ∥b∥, b·s (n,) and ∥s∥ (n,): no (n, d) array of shifts is needed."""
 
     def loss_in_place(self, noise_norm: float, excess: NDArray[Any], scratch: NDArray[Any]) -> None:
         """Overwrite ``excess`` (n,) = ∥b − s∥² − ∥b∥² by the loss, lengths in units of 1/β or σ.
@@ -78,7 +78,7 @@ class Noise(Protocol):
         *,
         inner_error: Any = 0.0,
     ) -> FloatArray:
-        """A bound of ∣:meth:`loss_from` − the true loss∣.
+        """Bound ∣:meth:`loss_from` − the true loss∣.
 
         ``shift_error`` bounds the error of s, ``base_error`` that of b, ``inner_error`` what the
         given b·s is off by (for the b and s that were used) beyond the rounding of a plain dot
@@ -86,7 +86,7 @@ class Noise(Protocol):
         """
 
     def law(self, distance: Any) -> LossLaw:
-        """The exact law of the loss of rows with ∥s∥ = ``distance`` (n,)."""
+        """Return the exact law of the loss of rows with ∥s∥ = ``distance`` (n,)."""
 
 
 def draw(noise: Noise, rng: np.random.Generator | None = None) -> FloatArray:
@@ -95,5 +95,5 @@ def draw(noise: Noise, rng: np.random.Generator | None = None) -> FloatArray:
 
 
 def rounding_of(dimension: int) -> float:
-    """Relative rounding of a norm or dot product of d entries and the few operations after it."""
+    """Return the relative rounding of a norm or dot product of d entries and what follows it."""
     return gamma(dimension + 16)

@@ -26,7 +26,7 @@ class Coverage(Displayed):
     ``low, high``    the Clopper–Pearson interval: it holds the coverage with probability at least
                      ``confidence``, however small the coverage or the number of draws is.
 
-    For the curator only: the coverage by the data without a row says what that row gives away.
+    Curator-only: the coverage by the data without a row reveals the privacy loss of that row.
     """
 
     probability: float
@@ -49,16 +49,37 @@ def empirical_coverage(
     confidence: float = 0.95,
     random_state: int | np.random.Generator | None = None,
 ) -> Coverage:
-    """The share of a mechanism's draws that fall within ``radius`` of ``model`` (d,).
+    """Return the share of a mechanism's draws that fall within ``radius`` of ``model`` (d,).
 
-    ``sampler``       ``sampler(size, rng)`` returns (size, d): that many independent draws of the
-                      mechanism on one data set, all of their randomness taken from ``rng``.
-    ``confidence``    of the Clopper–Pearson interval.
-    ``random_state``  a seed or a generator, for a result that can be had again.
+    The sampler is called with blocks of about 2 MiB, whose size depends on d alone and whose seeds
+    are drawn beforehand: the result depends on the arguments and on nothing else. A mechanism that
+    draws one model at a time: ``lambda size, rng: np.stack([draw(rng) for _ in range(size)])``.
 
-    It is called with blocks of about 2 MiB, whose size depends on d alone and whose seeds are drawn
-    beforehand: the result depends on the arguments and on nothing else. A mechanism that draws one
-    model at a time: ``lambda size, rng: np.stack([draw(rng) for _ in range(size)])``.
+    Parameters
+    ----------
+    sampler : callable
+        ``sampler(size, rng)`` returns (size, d): that many independent draws of the mechanism on
+        one data set, all of their randomness taken from ``rng``.
+    model : array of shape (d,)
+        The centre θ of the ball.
+    radius : float
+        The radius of the ball.
+    samples : int
+        The number of draws.
+    confidence : float, default=0.95
+        The confidence of the Clopper–Pearson interval.
+    random_state : int, Generator or None, default=None
+        A seed or a generator, for a reproducible result.
+
+    Returns
+    -------
+    Coverage
+        The share of draws in the ball, and its interval.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of range, or the sampler returns draws of another shape.
     """
     if not callable(sampler):
         raise InvalidInput("sampler: must be a function of (size, rng) that returns draws.")

@@ -44,25 +44,25 @@ class Gaussian:
         return self.dimension * self.resolution**2
 
     def sample(self, size: int, rng: np.random.Generator) -> FloatArray:
-        """``size`` draws (size, d) for simulation."""
+        """Draw (size, d) for simulation."""
         _checks.whole("size", size, least=0)
         return self.scale * rng.standard_normal((size, self.dimension))
 
     def sample_secure(self, size: int | None = None) -> FloatArray:
-        """One draw (d,), or (size, d), from the CSPRNG."""
+        """Draw (d,), or (size, d), from the CSPRNG."""
         count = 1 if size is None else _checks.whole("size", size, least=0)
         draws = self.scale * _secure.normals((count, self.dimension))
         return draws[0] if size is None else draws
 
     def log_density(self, noise: Any) -> FloatArray:
-        """log p at each row of ``noise``."""
+        """Return log p at each row of ``noise``."""
         scaled = points("noise", noise, self.dimension) / self.scale
         squared: FloatArray = (scaled * scaled).sum(axis=-1)
         constant = self.dimension * (np.log(self.scale) + 0.5 * np.log(2 * np.pi))
         return -0.5 * squared - float(constant)
 
     def coverage(self, offset_norm: Any, radius: float) -> FloatArray:
-        """P(∥b − p∥ ≤ radius): the non-central χ² distribution, by quadrature over ∥b∥."""
+        """Return P(∥b − p∥ ≤ radius): the non-central χ² distribution, by quadrature over ∥b∥."""
         offset = nonnegative("offset_norm", offset_norm)
         _checks.positive("radius", radius)
         half = 0.5 * self.dimension
@@ -76,31 +76,31 @@ class Gaussian:
         return ball_probability(offset, radius, radial, unit=self.scale)
 
     def norm_tails(self, norm: Any) -> tuple[FloatArray, FloatArray]:
-        """(P(∥b∥ < norm), P(∥b∥ > norm)): the χ_d distribution."""
+        """Return (P(∥b∥ < norm), P(∥b∥ > norm)): the χ_d distribution."""
         with np.errstate(over="ignore"):
             squared = 0.5 * (nonnegative("norm", norm) / self.scale) ** 2
         half = np.asarray(0.5 * self.dimension)
         return gammainc(half, squared), gammaincc(half, squared)
 
     def norm_exceeded_with(self, probability: float) -> float:
-        """The norm that ∥b∥ exceeds with ``probability``."""
+        """Return the norm that ∥b∥ exceeds with ``probability``."""
         survival = _checks.probability("probability", probability)
         return self.scale * float(np.sqrt(2 * gammainccinv(0.5 * self.dimension, survival)))
 
     def loss(self, noise: Any, shift: Any) -> FloatArray:
-        """(∥s∥² − 2b·s)/(2σ²)."""
+        """Return (∥s∥² − 2b·s)/(2σ²)."""
         b = points("noise", noise, self.dimension) / self.scale
         s = points("shift", shift, self.dimension) / self.scale
         twice: FloatArray = (s * (s - 2 * b)).sum(axis=-1)
         return 0.5 * twice
 
     def loss_from(self, noise_norm: Any, inner: Any, distance: Any) -> FloatArray:
-        """(∥s∥² − 2b·s)/(2σ²); ``noise_norm`` is checked and not needed."""
+        """Return (∥s∥² − 2b·s)/(2σ²); ``noise_norm`` is checked and not needed."""
         _, product, apart = triple(noise_norm, inner, distance)
         return (0.5 * apart * apart - product) / self.scale / self.scale
 
     def loss_in_place(self, noise_norm: float, excess: NDArray[Any], scratch: NDArray[Any]) -> None:
-        """x/2 for x the excess, at σ = 1."""
+        """Overwrite the excess x by x/2, at σ = 1."""
         np.multiply(excess, 0.5, out=excess)
 
     def loss_error(
@@ -112,7 +112,7 @@ class Gaussian:
         *,
         inner_error: Any = 0.0,
     ) -> FloatArray:
-        """A bound of the error of :meth:`loss_from`.
+        """Bound the error of :meth:`loss_from`.
 
         2σ²(ℓ(b', s') − ℓ(b, s)) = (s' − s)·(s' + s − 2b') − 2(b' − b)·s, hence
         [(∥b∥ + ∥s∥ + e/2)·e + (∥s∥ + e)·base_error]/σ² with e = shift_error; then the rounding
@@ -134,5 +134,5 @@ class Gaussian:
         return bound / self.scale / self.scale * (1 + 4 * unit)
 
     def law(self, distance: Any) -> GaussianLaw:
-        """The exact law of the loss, N(μ²/2, μ²) with μ = distance/σ."""
+        """Return the exact law of the loss, N(μ²/2, μ²) with μ = distance/σ."""
         return GaussianLaw(separation=nonnegative("distance", distance) / self.scale)

@@ -40,7 +40,7 @@ _LARGEST_COUNTED = 20_000
 # 1e-11 (counted), docs/evidence/goe.json; what the margin costs in x is below 1e-7.
 _MARGIN_EXACT = 1e-11
 _MARGIN_COUNTED = 1e-9
-# An F below this is not resolved: a smaller p is answered with the quantile of this one.
+# An F below this is not resolved: a smaller p gets the quantile of this one.
 _LEAST = 1e-6
 # Further out the φ_n underflow.
 _LEAST_TAIL = 1e-250
@@ -49,15 +49,12 @@ _C0 = 2 * math.sqrt(math.pi) * (2 * math.pi) ** -0.25
 
 
 def goe_largest_eigenvalue_quantile(p: float, d: int, *, upper: bool = False) -> float:
-    """x with P(λ_max ≤ x) ≥ p for the largest eigenvalue of GOE(d), rounded up.
-
-    ``p`` is a probability strictly between 0 and 1; with ``upper=True`` it is the probability of
-    *exceeding* x instead, for tails that 1 − p would round (down to 1e-250).
+    """Return x with P(λ_max ≤ x) ≥ p for the largest eigenvalue of GOE(d), rounded up.
 
     How far above the quantile x may lie:
 
     ==============  =============================================================================
-    d ≤ 200         1e-7 (absolute) for p from 1e-4 up; a p below 1e-6 is answered as 1e-6 is
+    d ≤ 200         1e-7 (absolute) for p from 1e-4 up; a p below 1e-6 is taken as 1e-6
     d ≤ 20,000      x solves E⌈#{λ > x}/2⌉ = 1 − p, a bound of 1 − F (Markov). In units of
                     d^(−1/6), the width of the law of λ_max: 1e-8 above at p = .99 and beyond,
                     1e-6 at .9, 0.0005 at .5, 0.1 at .1 (checked up to d = 3,000)
@@ -68,6 +65,28 @@ def goe_largest_eigenvalue_quantile(p: float, d: int, *, upper: bool = False) ->
     At d = 1 it is √2 Φ⁻¹(p). F is exact up to rounding; the margin that is added for it is a
     hundred times what was measured against an independent computation in 300 and more digits
     (docs/evidence/goe.json), not the result of interval arithmetic.
+
+    Parameters
+    ----------
+    p : float
+        A probability strictly between 0 and 1.
+    d : int
+        The dimension.
+    upper : bool, default=False
+        Whether ``p`` is the probability of *exceeding* x instead, for tails that 1 − p would round
+        (down to 1e-250).
+
+    Returns
+    -------
+    float
+        x.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of range.
+    ConvergenceError
+        If the quantile is not bracketed.
     """
     level = _checks.probability("p", p)
     dimension = _checks.whole("d", d, least=1)
@@ -94,12 +113,12 @@ def _quantile(tail: float, d: int) -> float:
 
 
 def _exceeded_with(tail: float, d: int, low: float, high: float, *, exact: bool) -> float:
-    """The least x at which 1 − F (or the alternate count) with its margin is below ``tail``."""
+    """Return the least x at which 1 − F, or the alternate count, with its margin is < ``tail``."""
     above_x = survival if exact else alternate_count
     enlarged = 1 + (_MARGIN_EXACT if exact else _MARGIN_COUNTED)
 
     def room(x: FloatArray) -> FloatArray:
-        # Products of two tails underflow harmlessly beside single ones.
+        # Products of two tails underflow harmlessly next to single ones.
         with np.errstate(under="ignore"):
             return np.asarray(tail - enlarged * above_x(float(x), d))
 
@@ -112,7 +131,7 @@ def _exceeded_with(tail: float, d: int, low: float, high: float, *, exact: bool)
 
 
 def concentration_bound(tail: float, d: int) -> float:
-    """2√d + √2 max(0, Φ⁻¹(1 − tail)), rounded up: λ_max exceeds it with at most ``tail``.
+    """Return 2√d + √2 max(0, Φ⁻¹(1 − tail)), rounded up: P(λ_max > it) ≤ ``tail``.
 
     λ_max is √2-Lipschitz and convex in d(d+1)/2 standard normals, so P(λ_max > median + √2 t) ≤
     1 − Φ(t) and its median is at most its mean, which is at most 2√d (Slepian–Fernique).
@@ -122,7 +141,7 @@ def concentration_bound(tail: float, d: int) -> float:
 
 
 def survival(x: float, d: int) -> float:
-    """1 − F(x), to about 13 digits; 1 where F is below 5e-7.
+    """Return 1 − F(x), to about 13 digits; 1 where F is below 5e-7.
 
     Gaussian elimination of J − E a pair at a time: the k-th pivot is F_2k/F_2k−2 of the smaller
     ensembles (F_2k+1/F_2k−1 for odd d), so it lies in (0, 1) and no exchange of rows is needed.
@@ -143,7 +162,7 @@ def survival(x: float, d: int) -> float:
 
 
 def tail_matrix(x: float, d: int) -> FloatArray:
-    """E(x) = J − A(x), A the skew products ∬_{s,t≤x} sgn(t − s) f(s) g(t) ds dt of the pairs.
+    """Return E(x) = J − A(x), A the skew products ∬_{s,t≤x} sgn(t − s) f(s) g(t) ds dt.
 
     With f_j = φ_j, g_k = −φ_k'/2 (docs/theory/goe.md, section 3):
     E(f_j, g_k) = φ_k(x)(c_j − τ_j)/2 + T_jk;  E(f_j, f_k) = c_j τ_k − c_k τ_j − Q_jk;
@@ -180,7 +199,7 @@ def tail_matrix(x: float, d: int) -> FloatArray:
 
 
 def alternate_count(x: float, d: int) -> float:
-    """E⌈N/2⌉ with N = #{λ > x}: how many of the 1st, 3rd, 5th … largest eigenvalues pass x.
+    """Return E⌈N/2⌉, N = #{λ > x}: of the 1st, 3rd, 5th … largest eigenvalues, those above x.
 
     Pf(J − ξE) = E(1 − ξ)^⌈N/2⌉ (docs/theory/goe.md, section 4), so this is ½tr(J⁻¹E), that is
     Σ_n [T_nn + ½φ_n(x)(c_n − τ_n)], and ½erfc(x/2) more for odd d. It is at least P(N ≥ 1) =
@@ -194,7 +213,7 @@ def alternate_count(x: float, d: int) -> float:
 
 
 def _functions(x: float, count: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """φ_n(x), c_n and τ_n(x) for n < ``count``.
+    """Return φ_n(x), c_n and τ_n(x) for n < ``count``.
 
     c_n = √((n−1)/n) c_n−2 and τ_n = √((n−1)/n) τ_n−2 + (2/√n) φ_n−1(x), so that τ_n/c_n is a
     running sum; c₁ = 4/c₀, τ₀ = ½ c₀ erfc(x/2), τ₁ = 2φ₀(x).
@@ -214,7 +233,7 @@ def _functions(x: float, count: int) -> tuple[FloatArray, FloatArray, FloatArray
 
 
 def _waves(x: float, count: int) -> FloatArray:
-    """φ_n(x) by √(n+1) φ_n+1 = x φ_n − √n φ_n−1, with a power of two apart.
+    """Return φ_n(x) by √(n+1) φ_n+1 = x φ_n − √n φ_n−1, with a power of two apart.
 
     φ₀ = (2π)^(−1/4) e^(−x²/4) may underflow where φ_n does not.
     """
@@ -232,13 +251,13 @@ def _waves(x: float, count: int) -> FloatArray:
 
 
 def _squares_beyond(x: float, wave: FloatArray) -> FloatArray:
-    """T_nn = T_n−1,n−1 + φ_n(x)φ_n−1(x)/√n, from T₀₀ = ½erfc(x/√2)."""
+    """Return T_nn = T_n−1,n−1 + φ_n(x)φ_n−1(x)/√n, from T₀₀ = ½erfc(x/√2)."""
     steps = wave[1:] * wave[:-1] / np.sqrt(np.arange(1, len(wave)))
     return np.cumsum(np.concatenate(([0.5 * float(erfc(x / math.sqrt(2)))], steps)))
 
 
 def _overlap(x: float, wave: FloatArray) -> FloatArray:
-    """T_mn; for m ≠ n, by φ_n'' = (x²/4 − n − ½)φ_n, it is (φ_m'φ_n − φ_mφ_n')(x)/(m − n)."""
+    """Return T_mn; for m ≠ n it is (φ_m'φ_n − φ_mφ_n')(x)/(m − n), as φ_n'' = (x²/4 − n − ½)φ_n."""
     degree = np.arange(len(wave) - 1)
     wave, after = wave[:-1], wave[1:]
     lower = np.concatenate(([0.0], wave[:-1]))
@@ -258,7 +277,7 @@ def _double_tail(
     beyond: FloatArray,
     overlap: FloatArray,
 ) -> FloatArray:
-    """Q_mn = ∫_x^∞ (τ_m φ_n − τ_n φ_m) dt between the ``degrees``.
+    """Return Q_mn = ∫_x^∞ (τ_m φ_n − τ_n φ_m) dt between the ``degrees``.
 
     Q_mn = √((n−1)/n) Q_m,n−2 + (2/√n)(τ_m φ_n−1(x) − 2T_m,n−1), so that Q_mn/c_n is a running
     sum from n = m on (for φ₀ among odd degrees from n = 1, with Q_0,−1 = 0).

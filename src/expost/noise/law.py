@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from scipy.special import erf, logit, ndtr, ndtri
+from scipy.special import erf, ndtr, ndtri
 
 from expost import _checks
 from expost._checks import levels, nonnegative, numbers
@@ -27,8 +27,8 @@ from expost._numerics import row_blocks
 from expost.noise._angle import FoldedAngle
 from expost.noise._exposure import (
     BLOCK_WIDTH,
-    belief,
     by_blocks,
+    expected_posterior,
     gaussian_exposure,
     norm_laplace_exposure,
 )
@@ -52,7 +52,7 @@ class LossLaw(Protocol):
     at separation           0                   ∞
     ======================  ==================  ===================
     loss, exposure          0                   ∞
-    belief, advantage       the prior, 0        1, 1
+    posterior, advantage    the prior, 0        1, 1
     ======================  ==================  ===================
     """
 
@@ -61,16 +61,16 @@ class LossLaw(Protocol):
         """t or μ, one entry a row."""
 
     def density(self, loss: Any) -> FloatArray:
-        """Density of ℓ at ``loss`` (of its continuous part: atoms are not in it)."""
+        """Return the density of ℓ at ``loss`` (of its continuous part: atoms are not in it)."""
 
     def cdf(self, loss: Any) -> FloatArray:
-        """P(ℓ ≤ ``loss``)."""
+        """Return P(ℓ ≤ ``loss``)."""
 
     def survival(self, loss: Any) -> FloatArray:
-        """P(ℓ > ``loss``), without the cancellation of 1 − cdf."""
+        """Return P(ℓ > ``loss``), without the cancellation of 1 − cdf."""
 
     def quantile(self, probability: Any) -> FloatArray:
-        """The smallest value with cdf ≥ ``probability``."""
+        """Return the smallest value with cdf ≥ ``probability``."""
 
     @property
     def expected_loss(self) -> FloatArray:
@@ -78,14 +78,14 @@ class LossLaw(Protocol):
 
     @property
     def expected_exposure(self) -> FloatArray:
-        """E∣ℓ∣: a row's entry in the typical profile (LeBlond 4.4)."""
+        """E∣ℓ∣: a row's entry in the expected profile (LeBlond 4.4)."""
 
     @property
     def advantage(self) -> FloatArray:
         """P(ℓ > 0) − P(ℓ < 0): total variation, the Bayes adversary's membership advantage."""
 
-    def expected_belief(self, prior: float = 0.5) -> FloatArray:
-        """E[sigmoid(logit(prior) + ℓ)]: the typical posterior belief that the row was there."""
+    def expected_posterior(self, prior: float = 0.5) -> FloatArray:
+        """Return E[sigmoid(logit(prior) + ℓ)]: the expected posterior that the row was there."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,19 +105,19 @@ class NormLaplaceLaw:
         _checks.whole("dimension", self.dimension, least=1)
 
     def density(self, loss: Any) -> FloatArray:
-        """Density of ℓ at ``loss``; d = 1: without the atoms at ±t."""
+        """Return the density of ℓ at ``loss``; d = 1: without the atoms at ±t."""
         return self._at(loss, _at_zero_density, 0.0, self._density)
 
     def cdf(self, loss: Any) -> FloatArray:
-        """P(ℓ ≤ ``loss``)."""
+        """Return P(ℓ ≤ ``loss``)."""
         return self._at(loss, _at_zero_cdf, 0.0, self._cdf)
 
     def survival(self, loss: Any) -> FloatArray:
-        """P(ℓ > ``loss``)."""
+        """Return P(ℓ > ``loss``)."""
         return self._at(loss, _at_zero_survival, 1.0, self._survival)
 
     def quantile(self, probability: Any) -> FloatArray:
-        """The smallest ℓ with cdf ≥ ``probability``."""
+        """Return the smallest ℓ with cdf ≥ ``probability``."""
         return self._at(levels(probability), np.zeros_like, np.inf, self._quantile)
 
     @property
@@ -135,16 +135,13 @@ class NormLaplaceLaw:
         """Total variation; d = 1: 1 − e^(−t/2)."""
         return self._moments[2]
 
-    def expected_belief(self, prior: float = 0.5) -> FloatArray:
-        """E[sigmoid(logit(prior) + ℓ)]."""
-        prior = _checks.probability("prior", prior)
-        turn = abs(float(logit(prior)))
+    def expected_posterior(self, prior: float = 0.5) -> FloatArray:
+        """Return E[sigmoid(logit(prior) + ℓ)]."""
 
-        def believe(separation: FloatArray) -> FloatArray:
-            return belief(*norm_laplace_exposure(separation, self.dimension, turn), prior)
+        def exposure(separation: FloatArray, turn: float) -> tuple[FloatArray, FloatArray]:
+            return norm_laplace_exposure(separation, self.dimension, turn)
 
-        flat = by_blocks(self.separation.ravel(), believe, at_zero=prior, at_infinity=1.0)
-        return flat.reshape(self.separation.shape)
+        return expected_posterior(self.separation, exposure, prior)
 
     @cached_property
     def _moments(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -163,7 +160,7 @@ class NormLaplaceLaw:
         # Rounding of the weights must not lift a figure past its proved bound.
         bound = np.stack([self.separation.ravel()] * 2 + [np.ones(self.separation.size)], axis=-1)
         figures = np.minimum(flat, bound)
-        # They are kept and handed out again: nobody may write into them.
+        # They are cached and returned again, so that they are read-only.
         figures.setflags(write=False)
         loss, exposure, advantage = figures.T
         shape = self.separation.shape
@@ -208,7 +205,7 @@ class NormLaplaceLaw:
         return np.where(loss < 0, 1 - tail, tail)
 
     def _tail(self, loss: FloatArray, separation: FloatArray) -> FloatArray:
-        """P(ℓ < loss) where loss < 0, P(ℓ > loss) where it is not."""
+        """Return P(ℓ < loss) where loss < 0, P(ℓ > loss) where it is not."""
         angle = FoldedAngle.of(separation, self.dimension)
         tail = angle.tail(np.abs(loss), np.where(loss < 0, -1.0, 1.0)) / angle.total()
         return np.where(np.abs(loss) >= separation, 0.0, np.minimum(tail, 1.0))
@@ -240,24 +237,24 @@ class GaussianLaw:
         object.__setattr__(self, "separation", nonnegative("separation", self.separation))
 
     def density(self, loss: Any) -> FloatArray:
-        """Density of N(μ²/2, μ²) at ``loss``; at μ = 0 infinite at 0 and 0 elsewhere."""
+        """Return the density of N(μ²/2, μ²) at ``loss``; at μ = 0 infinite at 0 and 0 elsewhere."""
         score, mu = self._score(numbers("loss", loss))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
             value = np.exp(-0.5 * score**2) / (mu * np.sqrt(2 * np.pi))
         return np.where(mu == 0, np.where(np.isnan(score), np.inf, 0.0), value)
 
     def cdf(self, loss: Any) -> FloatArray:
-        """Φ((``loss`` − μ²/2)/μ)."""
+        """Return Φ((``loss`` − μ²/2)/μ)."""
         score, _ = self._score(numbers("loss", loss))
         return ndtr(np.where(np.isnan(score), np.inf, score))
 
     def survival(self, loss: Any) -> FloatArray:
-        """Φ((μ²/2 − ``loss``)/μ), DESIGN erratum 10."""
+        """Return Φ((μ²/2 − ``loss``)/μ), DESIGN erratum 10."""
         score, _ = self._score(numbers("loss", loss))
         return ndtr(-np.where(np.isnan(score), np.inf, score))
 
     def quantile(self, probability: Any) -> FloatArray:
-        """μ²/2 + μ Φ⁻¹(``probability``), rounded up."""
+        """Return μ²/2 + μ Φ⁻¹(``probability``), rounded up."""
         level, mu = np.broadcast_arrays(levels(probability), self.separation)
         score = ndtri(level)
         with np.errstate(invalid="ignore", over="ignore"):
@@ -288,19 +285,12 @@ class GaussianLaw:
         advantage: FloatArray = erf(self.separation / np.sqrt(8))
         return advantage
 
-    def expected_belief(self, prior: float = 0.5) -> FloatArray:
-        """E[sigmoid(logit(prior) + ℓ)], by quadrature over a = ∣ℓ∣."""
-        prior = _checks.probability("prior", prior)
-        turn = abs(float(logit(prior)))
-
-        def believe(mu: FloatArray) -> FloatArray:
-            return belief(*gaussian_exposure(mu, turn), prior)
-
-        flat = by_blocks(self.separation.ravel(), believe, at_zero=prior, at_infinity=1.0)
-        return flat.reshape(self.separation.shape)
+    def expected_posterior(self, prior: float = 0.5) -> FloatArray:
+        """Return E[sigmoid(logit(prior) + ℓ)], by quadrature over a = ∣ℓ∣."""
+        return expected_posterior(self.separation, gaussian_exposure, prior)
 
     def _score(self, loss: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """((loss − μ²/2)/μ, μ); NaN exactly where μ = 0 and loss = 0."""
+        """Return ((loss − μ²/2)/μ, μ); NaN exactly where μ = 0 and loss = 0."""
         values, mu = np.broadcast_arrays(loss, self.separation)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             score = values / mu - 0.5 * mu
@@ -308,7 +298,7 @@ class GaussianLaw:
 
 
 def _quantile_one(probability: FloatArray, separation: FloatArray) -> FloatArray:
-    """d = 1: invert ½e^((ℓ−t)/2); the atoms take the levels above ½ and below ½e^(−t)."""
+    """Invert ½e^((ℓ−t)/2) at d = 1; atoms take the levels above ½ and below ½e^(−t)."""
     level = np.maximum(probability, np.finfo(np.float64).tiny)
     fall = -2 * np.log(2 * level)
     # Upwards by a few roundings of the terms.

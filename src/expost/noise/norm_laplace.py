@@ -45,13 +45,13 @@ class NormLaplace:
         return self.dimension * (self.dimension + 1) * self.resolution**2
 
     def sample(self, size: int, rng: np.random.Generator) -> FloatArray:
-        """``size`` draws (size, d) for simulation."""
+        """Draw (size, d) for simulation."""
         _checks.whole("size", size, least=0)
         norm = rng.standard_gamma(self.dimension, size)
         return self._assemble(norm, rng.standard_normal((size, self.dimension)))
 
     def sample_secure(self, size: int | None = None) -> FloatArray:
-        """One draw (d,), or (size, d), from the CSPRNG; Gamma(d) as a sum of d exponentials."""
+        """Draw (d,), or (size, d), from the CSPRNG; Gamma(d) as a sum of d exponentials."""
         count = 1 if size is None else _checks.whole("size", size, least=0)
         shape = (count, self.dimension)
         draws = self._assemble(_secure.exponentials(shape).sum(axis=1), _secure.normals(shape))
@@ -63,7 +63,7 @@ class NormLaplace:
         return scaled
 
     def log_density(self, noise: Any) -> FloatArray:
-        """log p at each row of ``noise``."""
+        """Return log p at each row of ``noise``."""
         d = self.dimension
         constant = d * np.log(self.rate) + gammaln(0.5 * d) - gammaln(d)
         constant -= np.log(2) + 0.5 * d * np.log(np.pi)
@@ -71,7 +71,7 @@ class NormLaplace:
         return float(constant) - falling
 
     def coverage(self, offset_norm: Any, radius: float) -> FloatArray:
-        """P(∥b − p∥ ≤ radius), by quadrature over ∥b∥."""
+        """Return P(∥b − p∥ ≤ radius), by quadrature over ∥b∥."""
         offset = nonnegative("offset_norm", offset_norm)
         _checks.positive("radius", radius)
         d = self.dimension
@@ -85,17 +85,17 @@ class NormLaplace:
         return ball_probability(offset, radius, radial, unit=1 / self.rate)
 
     def norm_tails(self, norm: Any) -> tuple[FloatArray, FloatArray]:
-        """(P(∥b∥ < norm), P(∥b∥ > norm)): Gamma(d, 1/β)."""
+        """Return (P(∥b∥ < norm), P(∥b∥ > norm)): Gamma(d, 1/β)."""
         scaled = self.rate * nonnegative("norm", norm)
         return gammainc(self.dimension, scaled), gammaincc(self.dimension, scaled)
 
     def norm_exceeded_with(self, probability: float) -> float:
-        """The norm that ∥b∥ exceeds with ``probability``."""
+        """Return the norm that ∥b∥ exceeds with ``probability``."""
         survival = _checks.probability("probability", probability)
         return float(gammainccinv(self.dimension, survival)) / self.rate
 
     def loss(self, noise: Any, shift: Any) -> FloatArray:
-        """β(∥b − s∥ − ∥b∥) = β s·(s − 2b)/(∥b − s∥ + ∥b∥): norms are not subtracted."""
+        """Return β(∥b − s∥ − ∥b∥) = β s·(s − 2b)/(∥b − s∥ + ∥b∥): norms are not subtracted."""
         b, s = points("noise", noise, self.dimension), points("shift", shift, self.dimension)
         numerator: FloatArray = (s * (s - 2 * b)).sum(axis=-1)
         return self._quotient(
@@ -103,7 +103,7 @@ class NormLaplace:
         )
 
     def loss_from(self, noise_norm: Any, inner: Any, distance: Any) -> FloatArray:
-        """β(∥s∥² − 2b·s)/(∥b − s∥ + ∥b∥) with ∥b − s∥² = ∥b∥² − 2b·s + ∥s∥².
+        """Return β(∥s∥² − 2b·s)/(∥b − s∥ + ∥b∥) with ∥b − s∥² = ∥b∥² − 2b·s + ∥s∥².
 
         Where b ≈ s that square is rounding, possibly below 0, and is taken for 0: the
         denominator still holds ∥b∥, and :meth:`loss_error` counts what is lost.
@@ -115,7 +115,7 @@ class NormLaplace:
         return np.clip(self._quotient(numerator, rest + norm), -largest, largest)
 
     def loss_in_place(self, noise_norm: float, excess: NDArray[Any], scratch: NDArray[Any]) -> None:
-        """√(r² + x) − r = x/(√(r² + x) + r) for r = ∥b∥ and x the excess, at β = 1."""
+        """Overwrite the excess x by √(r² + x) − r = x/(√(r² + x) + r), r = ∥b∥, at β = 1."""
         np.add(excess, noise_norm * noise_norm, out=scratch)
         np.maximum(scratch, 0.0, out=scratch)
         np.sqrt(scratch, out=scratch)
@@ -135,7 +135,7 @@ class NormLaplace:
         *,
         inner_error: Any = 0.0,
     ) -> FloatArray:
-        """A bound of the error of :meth:`loss_from`.
+        """Bound the error of :meth:`loss_from`.
 
         With g(b, s) = ∥b − s∥ − ∥b∥: ∣g(b', s') − g(b', s)∣ ≤ ∥s' − s∥, and ∇_b g is the
         difference of two unit vectors, at most min(2, 2∥s∥/(∥b − s∥ + ∥b∥)) long (Dunkl and
@@ -157,13 +157,13 @@ class NormLaplace:
         return self.rate * (change + _arithmetic(norm, apart, inner, unit)) * (1 + 4 * unit)
 
     def law(self, distance: Any) -> NormLaplaceLaw:
-        """The exact law of the loss; it depends on β·distance and d alone."""
+        """Return the exact law of the loss; it depends on β·distance and d alone."""
         separation = self.rate * nonnegative("distance", distance)
         return NormLaplaceLaw(separation=separation, dimension=self.dimension)
 
 
 def _arithmetic(norm: FloatArray, apart: FloatArray, inner: FloatArray, unit: float) -> FloatArray:
-    """What rounding by ``unit`` (relative) and an error ``inner`` of b·s do to loss/β.
+    """Bound the error of loss/β by rounding (``unit``, relative) and an error ``inner`` of b·s.
 
     Errors δN of the numerator N = ∥s∥² − 2b·s and δD of the denominator D ≥ max(∥b∥, ∥s∥) move
     N/D, at most ∥s∥ in size, by at most (δN + ∥s∥δD)/(D − δD). Twice (δN + ∥s∥δD)/D covers that

@@ -32,9 +32,9 @@ _PIECE = 1.0
 def expected_exposures(
     law: Callable[[FloatArray], LossLaw], distance: FloatArray, scales: FloatArray
 ) -> FloatArray:
-    """E∣ℓ∣ at separations ``scales`` (k,) × ``distance`` (n,), as (k, n).
+    """Return E∣ℓ∣ at separations ``scales`` (k,) × ``distance`` (n,), as (k, n).
 
-    ``law`` maps separations to their law. To 1e-11 relative, whichever way it is computed.
+    ``law`` maps separations to their law. To 1e-11 relative, with a table or without.
     """
     order = np.argsort(distance, kind="stable")
     ascending = distance[order]
@@ -59,7 +59,7 @@ class _Pieces:
         self._coefficients: dict[int, FloatArray | None] = {}
 
     def exposures(self, separation: FloatArray) -> FloatArray:
-        """E∣ℓ∣ of ascending separations, piece by piece."""
+        """Return E∣ℓ∣ of ascending separations, piece by piece."""
         result = np.zeros(len(separation))
         ordinary = slice(
             int(np.searchsorted(separation, 0.0, side="right")),
@@ -87,7 +87,7 @@ class _Pieces:
         return value
 
     def interpolate(self, number: int) -> FloatArray | None:
-        """Chebyshev coefficients of E∣ℓ∣/t on one piece, or None where they are not good enough."""
+        """Return Chebyshev coefficients of E∣ℓ∣/t on one piece, or None if they are inaccurate."""
 
         def ratio(node: FloatArray) -> FloatArray:
             t = np.exp(_PIECE * (number + 0.5 * (node + 1)))
@@ -106,9 +106,9 @@ class _Pieces:
 class Table:
     """E∣ℓ∣ of rows by their distance at one scale, from a table of the law that is made once.
 
-    Every value comes from the table, whoever asks and in whatever order, so that no byte of it
-    depends on how rows were cut into blocks. ``first`` is the number of the first piece. Outside
-    of the table, and where the law was not met, the law itself answers.
+    Every value comes from the table, so that no byte of it depends on the order of calls or on how
+    rows were cut into blocks. ``first`` is the number of the first piece. Outside of the table, and
+    where it is not accurate enough, the law itself is evaluated.
     """
 
     law: Callable[[FloatArray], LossLaw]
@@ -118,7 +118,7 @@ class Table:
 
     @classmethod
     def of(cls, law: Callable[[FloatArray], LossLaw], scale: float, most: float) -> "Table":
-        """For separations up to ``most``, and down to 2⁻⁶⁰ of it."""
+        """Return the table for separations up to ``most``, and down to 2⁻⁶⁰ of it."""
         last = math.floor(math.log(most) / _PIECE)
         first = last - math.ceil(60 * math.log(2) / _PIECE)
         made = _Pieces(law)
@@ -126,7 +126,7 @@ class Table:
         return cls(law=law, scale=scale, first=first, pieces=pieces)
 
     def __call__(self, distance: FloatArray) -> FloatArray:
-        """E∣ℓ∣ at each ``distance``."""
+        """Return E∣ℓ∣ at each ``distance``."""
         with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
             t = self.scale * distance
             x = np.log(t)
@@ -136,8 +136,8 @@ class Table:
         numbers = np.floor(np.where(ordinary, x, 0.0) / _PIECE).astype(np.int64)
         for number in np.unique(numbers[ordinary]):
             here = np.flatnonzero((numbers == number) & ordinary)
-            place = int(number) - self.first
-            piece = self.pieces[place] if 0 <= place < len(self.pieces) else None
+            index = int(number) - self.first
+            piece = self.pieces[index] if 0 <= index < len(self.pieces) else None
             if piece is None:
                 result[here] = self.law(t[here]).expected_exposure
             else:

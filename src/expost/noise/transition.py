@@ -1,11 +1,11 @@
-"""Where the shape of a row's typical loss changes (LeBlond 5.4), in units of the noise.
+"""Where the shape of a row's expected loss changes (LeBlond 5.4), in units of the noise.
 
 Conventions
 -----------
 separation  t = β·distance under norm-Laplace noise, μ = distance/σ under Gaussian noise; the law
             of a row's loss ℓ depends on it (and on d) alone, so one transition serves all rows.
-plateaus    norm-Laplace, d ≥ 2: E∣ℓ∣/t runs from c_d = Γ(d/2)/(√π Γ((d+1)/2)) to 1, and the way
-            s(t) = (E∣ℓ∣/t − c_d)/(1 − c_d) from 0 to 1. It dips below 0 first at d = 2.
+plateaus    norm-Laplace, d ≥ 2: E∣ℓ∣/t runs from c_d = Γ(d/2)/(√π Γ((d+1)/2)) to 1, and the
+            progress s(t) = (E∣ℓ∣/t − c_d)/(1 − c_d) from 0 to 1. It dips below 0 first at d = 2.
             d = 1 has c₁ = 1, no transition in exposures; E[ℓ]/t = 1 − (1 − e^(−t))/t takes its
             place, which runs from 0 to 1 in every dimension.
             Gaussian: E∣ℓ∣ leaves μ√(2/π) and joins μ²/2; E∣ℓ∣/μ has no second plateau.
@@ -40,7 +40,7 @@ class Transition:
 
     ``leaves``   rounded down: a row at this separation is still on the first plateau.
     ``arrives``  rounded up: a row at this separation has reached the second regime.
-    ``measure``  what is followed, in words.
+    ``measure``  the quantity that is followed, in words.
     ``plateau``  the value of E∣ℓ∣/separation on the first plateau, where it runs to 1 on a second
                  one; None where there is no second plateau.
     """
@@ -53,7 +53,7 @@ class Transition:
 
 @lru_cache(maxsize=64, typed=True)
 def transition(*, noise: str, dimension: int, tolerance: float = 0.1) -> Transition:
-    """The transition under "laplace" or "gaussian" noise in d dimensions.
+    """Return the transition under "laplace" or "gaussian" noise in d dimensions.
 
     norm-Laplace: the last t with s(t) ≤ τ, and the last with s(t) ≤ 1 − τ. Gaussian: where
     E∣ℓ∣ = (1 + τ)·μ√(2/π), and where E∣ℓ∣ = (1 + τ)·μ²/2.
@@ -72,56 +72,56 @@ def transition(*, noise: str, dimension: int, tolerance: float = 0.1) -> Transit
             arrives=_last(lambda mu: tolerance - _gaussian_end(mu), 64.0)[1],
             measure="the expected exposure, from μ√(2/π) to μ²/2",
         )
-    way = _exposure_way(dimension)
+    progress = _exposure_progress(dimension)
     measure = f"the expected exposure over β·distance, from {first_plateau(dimension):.3g} to 1"
     if dimension == 1:
         # Its exposures have no transition.
-        way, measure = _one_sided_way, "the expected loss over β·distance, from 0 to 1"
+        progress, measure = _one_sided_progress, "the expected loss over β·distance, from 0 to 1"
     # 1 − E∣ℓ∣/t falls at least as fast as d/t.
     farthest = 4 * (dimension + 4) / tolerance
     return Transition(
-        leaves=_last(lambda t: way(t) - tolerance, farthest)[0],
-        arrives=_last(lambda t: way(t) - (1 - tolerance), farthest)[1],
+        leaves=_last(lambda t: progress(t) - tolerance, farthest)[0],
+        arrives=_last(lambda t: progress(t) - (1 - tolerance), farthest)[1],
         measure=measure,
         plateau=first_plateau(dimension),
     )
 
 
 def first_plateau(dimension: int) -> float:
-    """c_d = Γ(d/2)/(√π Γ((d+1)/2)), the value of E∣ℓ∣/t as t → 0."""
+    """Return c_d = Γ(d/2)/(√π Γ((d+1)/2)), the value of E∣ℓ∣/t as t → 0."""
     return math.exp(float(gammaln(dimension / 2) - gammaln((dimension + 1) / 2))) / math.sqrt(
         math.pi
     )
 
 
-def _exposure_way(dimension: int) -> Callable[[FloatArray], FloatArray]:
+def _exposure_progress(dimension: int) -> Callable[[FloatArray], FloatArray]:
     start = first_plateau(dimension)
 
-    def way(t: FloatArray) -> FloatArray:
+    def progress(t: FloatArray) -> FloatArray:
         law = NormLaplaceLaw(separation=t, dimension=dimension)
         return (law.expected_exposure / t - start) / (1 - start)
 
-    return way
+    return progress
 
 
-def _one_sided_way(t: FloatArray) -> FloatArray:
-    """E[ℓ]/t at d = 1."""
+def _one_sided_progress(t: FloatArray) -> FloatArray:
+    """Return E[ℓ]/t at d = 1."""
     return NormLaplaceLaw(separation=t, dimension=1).expected_loss / t
 
 
 def _gaussian_start(mu: FloatArray) -> FloatArray:
-    """E∣ℓ∣/(μ√(2/π)) − 1, increasing in μ from 0."""
+    """Return E∣ℓ∣/(μ√(2/π)) − 1, increasing in μ from 0."""
     return GaussianLaw(separation=mu).expected_exposure / (mu * math.sqrt(2 / math.pi)) - 1
 
 
 def _gaussian_end(mu: FloatArray) -> FloatArray:
-    """E∣ℓ∣/(μ²/2) − 1, decreasing in μ to 0."""
+    """Return E∣ℓ∣/(μ²/2) − 1, decreasing in μ to 0."""
     law = GaussianLaw(separation=mu)
     return law.expected_exposure / law.expected_loss - 1
 
 
 def _last(function: Callable[[FloatArray], FloatArray], top: float) -> tuple[float, float]:
-    """(below, above) the last sign change of a function that is > 0 from there on."""
+    """Return (below, above) the last sign change of a function that is > 0 from there on."""
     below, above = bracket_root(function, np.array([1e-6]), np.array([top]))
     if not (function(below)[0] <= 0 < function(above)[0]):
         raise ConvergenceError("the transition was not found; use another tolerance.")

@@ -35,9 +35,9 @@ __all__ = [
     "posterior_levels",
 ]
 
-# The posterior that `choose_epsilon` keeps where nothing else is asked for.
+# The default limit of `choose_epsilon`.
 POSTERIOR = 0.75
-# Posteriors whose rows are counted: 60, 75, 90 and 99 % where the attacker was undecided.
+# Posteriors whose rows are counted: 60, 75, 90 and 99 % from a prior of ½.
 _RAISED_ODDS = (1.5, 3.0, 9.0, 99.0)
 
 Statistics = Callable[[str, FloatArray], OrderStatistics]
@@ -51,7 +51,7 @@ class RowFigures:
     """What the figures of some rows are computed from.
 
     ``losses``    the rows' losses.
-    ``expected``  returns E∣loss∣ over releases, or None where it is not known.
+    ``expected``  returns E∣loss∣ over releases, or None if it is unknown.
     """
 
     losses: RowLosses
@@ -172,7 +172,9 @@ class Maxima:
         """Return the maxima that :meth:`to_json` wrote."""
         value = json.loads(text)
         scores = value.pop("scores")
-        scores |= {name: tuple(one) for name, one in scores.items() if isinstance(one, list)}
+        scores |= {
+            name: tuple(counts) for name, counts in scores.items() if isinstance(counts, list)
+        }
         return cls(**value, scores=FitScores(**scores))
 
 
@@ -186,7 +188,7 @@ def _exact(name: str, values: FloatArray) -> OrderStatistics:
 
 
 def known(values: FloatArray, unknown: float) -> FloatArray:
-    """Return ``values`` with ``unknown``, the exposed end, for what is not a number."""
+    """Return ``values`` with NaN replaced by ``unknown``, the exposed end."""
     return np.where(np.isnan(values), unknown, values)
 
 
@@ -199,7 +201,7 @@ def posterior_levels(prior: float) -> tuple[float, ...]:
 
 
 def _round_level(prior: float, odds: float) -> float:
-    """Return the posterior with so many times the odds of the prior, as round as it is shown."""
+    """Return the posterior with ``odds`` times the odds of the prior, rounded as it is printed."""
     share, rest = odds * prior, 1 - prior
     if share > rest:
         return 1 - float(f"{rest / (share + rest):.2g}")
@@ -208,7 +210,7 @@ def _round_level(prior: float, odds: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class ExtremeRow:
-    """One row that no other passes in some respect: its number, key and figures."""
+    """A row that is extreme in some figure: its number, key and figures."""
 
     row: int
     key: Any
@@ -220,15 +222,15 @@ class ExtremeRow:
 
     @classmethod
     def at(
-        cls, columns: Mapping[str, FloatArray], place: int, start: int, ids: Any
+        cls, columns: Mapping[str, FloatArray], index: int, start: int, ids: Any
     ) -> "ExtremeRow":
-        """Return the row at ``place`` of the figures in ``columns``."""
+        """Return the row at ``index`` of the figures in ``columns``."""
         names = ("loss", "loss_low", "loss_high", "distance", "distance_error")
-        key = start + place if ids is None else ids[place]
+        key = start + index if ids is None else ids[index]
         return cls(
-            row=start + place,
+            row=start + index,
             key=key.as_py() if hasattr(key, "as_py") else key,
-            **{name: float(columns[name][place]) for name in names},
+            **{name: float(columns[name][index]) for name in names},
         )
 
     @property
@@ -249,8 +251,8 @@ class PosteriorDigest:
     A loss that is not a number counts as exposed.
 
     ``above``, ``doubted``  the numbers of rows whose posterior of presence, and of absence, may
-                            pass each of the levels.
-    ``surest``, ``least``   the rows whose presence and whose absence may be most probable.
+                            exceed each of the levels.
+    ``most_certain``, ``least``  the rows whose presence and whose absence may be most probable.
     ``farthest``            the row that may move the model most.
     ``highest``             order statistics of the upper ends of the losses' intervals.
     """
@@ -258,7 +260,7 @@ class PosteriorDigest:
     prior: float
     above: tuple[int, ...]
     doubted: tuple[int, ...]
-    surest: ExtremeRow
+    most_certain: ExtremeRow
     least: ExtremeRow
     farthest: ExtremeRow
     highest: OrderStatistics
@@ -278,15 +280,15 @@ class PosteriorDigest:
         high, low = known(columns["loss_high"], np.inf), known(columns["loss_low"], -np.inf)
         odds = float(logit(prior))
         presence, absence = expit(odds + high), expit(-odds - low)
-        places = ranking(high, distance)[0], np.argmin(low), np.argmax(distance + error)
-        surest, least, farthest = (
-            ExtremeRow.at(columns, int(place), start, ids) for place in places
+        indices = ranking(high, distance)[0], np.argmin(low), np.argmax(distance + error)
+        most_certain, least, farthest = (
+            ExtremeRow.at(columns, int(index), start, ids) for index in indices
         )
         return cls(
             prior=prior,
             above=_counts(presence, posterior_levels(prior)),
             doubted=_counts(absence, posterior_levels(1 - prior)),
-            surest=surest,
+            most_certain=most_certain,
             least=least,
             farthest=farthest,
             highest=statistics("loss", high),
@@ -300,8 +302,10 @@ class PosteriorDigest:
             self,
             above=tuple(map(sum, zip(self.above, other.above, strict=True))),
             doubted=tuple(map(sum, zip(self.doubted, other.doubted, strict=True))),
-            surest=min(
-                self.surest, other.surest, key=lambda at: (-at.highest, -at.distance, at.row)
+            most_certain=min(
+                self.most_certain,
+                other.most_certain,
+                key=lambda at: (-at.highest, -at.distance, at.row),
             ),
             least=min(self.least, other.least, key=lambda at: (at.lowest, at.row)),
             farthest=min(
@@ -313,9 +317,9 @@ class PosteriorDigest:
 
     @property
     def extremes(self) -> tuple[ExtremeRow, ...]:
-        """The rows that no other passes, each once."""
-        rows = (self.surest, self.least, self.farthest)
-        return tuple({one.row: one for one in rows}.values())
+        """The extreme rows, each once."""
+        rows = (self.most_certain, self.least, self.farthest)
+        return tuple({extreme.row: extreme for extreme in rows}.values())
 
 
 def _counts(posterior: FloatArray, levels: tuple[float, ...]) -> tuple[int, ...]:
@@ -330,13 +334,13 @@ class Digest:
     ``unproved``       rows without a finite interval of their loss; ``half_width`` is the largest
                        half width of the others.
     ``past_guarantee``, ``proved_past``  rows with an exposure past the worst case, and provably.
-    ``past_posterior`` rows of which an undecided attacker may be more certain than ``POSTERIOR``.
+    ``past_posterior`` rows whose certainty, from a prior of ½, exceeds ``POSTERIOR``.
     ``least_exposure`` the largest lower end of an exposure's interval; ``outer`` the largest upper
                        end.
     ``farthest``       the largest distance plus its error.
     ``scores``         order statistics of exposures, or of distances where there is no noise.
     ``expected``       order statistics of expected exposures; None where they are not known.
-    ``posterior``      what an undecided attacker learns of the rows; None where there is no noise.
+    ``posterior``      the posteriors of the rows from a prior of ½; None without noise.
     """
 
     count: int

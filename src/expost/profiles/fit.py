@@ -1,15 +1,15 @@
-"""How well a released model predicts its own rows, beside the base rate.
+"""How well a released model predicts its own rows, compared with the base rate.
 
 Conventions
 -----------
 base rate   predicts the most frequent class, each class with its share of the rows, or the mean.
-log loss    −log of the probability of a row's class, in nats, averaged; of losses that are one.
+log loss    −log of the probability of a row's class, in nats, averaged; only for log losses.
 AUC         the area under the ROC curve, of two classes. Scores are counted in bins, so that blocks
             of rows can be merged; scores of one bin count as equal, which moves the area by at most
             half of the share of pairs (one row of each class) that share a bin.
 
-These are figures of exact rows, for the curator only. On the rows that a model was made from they
-flatter it: what is no better than the base rate there is not better elsewhere.
+These are figures of exact rows, curator-only. On its own training rows they favour a model: one
+that is not better than the base rate there is not better elsewhere.
 """
 
 import math
@@ -38,10 +38,10 @@ _NO_NOISE = "The columns do not predict the label, or the regularization is too 
 
 @dataclass(frozen=True, kw_only=True)
 class FitScores:
-    """How well models predict some rows: the released one and, where it is known, one of ε = ∞.
+    """How well models predict some rows: the released one and, if known, one of ε = ∞.
 
     Classes: the number of rows that each predicts ``right``, the sums of their ``log_losses`` (none
-    for a loss that is no log loss), and how many rows each class has (``classes``). Numbers: the
+    for a loss that is not a log loss), and the rows of each class (``classes``). Numbers: the
     sums of squared ``errors``, and the labels' mean and sum of squared deviations (``spread``).
     Two classes: ``binned`` counts the rows by model, class and bin of their scores.
     """
@@ -99,7 +99,7 @@ class FitScores:
 
     @property
     def measure(self) -> str:
-        """ "accuracy", or "R²" for a regression."""
+        """The name of the score: "accuracy", or "R²" for a regression."""
         return "accuracy" if self.classes else "R²"
 
     @property
@@ -126,7 +126,7 @@ class FitScores:
 
     @property
     def log_loss(self) -> tuple[float, ...]:
-        """The log loss of each model; none where its loss is no log loss."""
+        """The log loss of each model; none if its loss is not a log loss."""
         return tuple(total / self.rows for total in self.log_losses)
 
     @property
@@ -137,9 +137,9 @@ class FitScores:
 
     @property
     def is_useless(self) -> bool:
-        """Whether the released model is no better than the base rate by the measure that leads.
+        """Whether the released model is not better than the base rate.
 
-        The log loss leads: where one class is rare the most frequent one has the best accuracy.
+        By log loss if there is one: if one class is rare, predicting the other has a high accuracy.
         """
         if self.log_losses:
             return not self.log_loss[0] < self.base_log_loss
@@ -159,7 +159,7 @@ class FitScores:
 
     @property
     def words(self) -> str:
-        """The figures of the released model beside those of the base rate."""
+        """The figures of the released model and of the base rate, in words."""
         if not self.classes:
             return f"R² {self.score[0]:.3f} on its rows, 0 by their mean"
         right = fixed(self.score[0], 1, percent=True), fixed(self.base_score, 1, percent=True)
@@ -188,9 +188,9 @@ class _Scored:
 
 
 def useless_sentence(fit: FitScores | None, forecast: Forecast | None) -> str | None:
-    """Return what is said first of a model no better than the base rate; None of all others.
+    """Return the warning for a model that is not better than the base rate; None for others.
 
-    The measured figures decide where there are any; a forecast that they contradict is told too.
+    The measured figures decide if there are any; a forecast that they contradict is reported too.
     """
     if fit is not None and fit.is_useless:
         noisy = forecast is None or forecast.noise_ratio > 0
@@ -200,8 +200,8 @@ def useless_sentence(fit: FitScores | None, forecast: Forecast | None) -> str | 
         return f"{subject} no better than the base rate: {fit.words}. {remedy}"
     if forecast is None or forecast.warning is None:
         return None
-    seen = "" if fit is None else f" Measured, {fit.words}."
-    return f"{forecast.warning}{seen}"
+    measured = "" if fit is None else f" Measured, {fit.words}."
+    return f"{forecast.warning}{measured}"
 
 
 def _binned(scores: FloatArray, codes: IntArray) -> IntArray:

@@ -1,6 +1,6 @@
-"""``identifiability``, the verb: what a guarantee allows an attacker, or what keeps a goal.
+"""``identifiability``, the verb: what a guarantee allows an attacker, or what meets a goal.
 
-For a profile it answers for its rows (:mod:`expost.profiles.posterior`).
+For a profile the result is that of its rows (:mod:`expost.profiles.posterior`).
 """
 
 from dataclasses import replace
@@ -89,40 +89,65 @@ def identifiability(
     rows: int | None = None,
     features: int | None = None,
 ) -> Identifiability | RowIdentifiability:
-    """Return what a guarantee allows an attacker, or the guarantee that keeps a goal (D5.3).
+    """Return what a guarantee allows an attacker, or the guarantee that meets a goal (D5.3).
 
-    One guarantee
-    -------------
-    ``subject``           a profile: the posterior of each of its rows; a released model or its
-                          model.json: its guarantee, with the audience of the model; or any
-                          :class:`expost.risk.Guarantee`, which is public.
-    ``epsilon, delta``    any mechanism that is (ε, δ)-DP; δ = 0 if it is left out.
-    ``mu``                Gaussian noise of σ = sensitivity/μ.
-    ``noise_multiplier``  DP-SGD with this noise, ``sampling_rate`` (1) and ``steps`` (1), for rows
-                          that are removed or added (``relation``, the default), or replaced.
+    Pass exactly one guarantee (``subject``, ``epsilon``, ``mu`` or ``noise_multiplier``) or one
+    goal (``max_posterior``, ``advantage``, ``true_positive_rate`` or ``one_in``).
 
-    Or one goal
-    -----------
-    ``max_posterior``     the largest posterior that a row was there.
-    ``advantage``         the attacker's expected membership advantage.
-    ``true_positive_rate``  the share of members detected at ``false_positive_rate``.
-    ``one_in``            k: the posterior is at most 1/k, from a ``prior`` below that.
+    Parameters
+    ----------
+    subject
+        A profile: the posterior of each of its rows; a released model or its model.json: its
+        guarantee, with the audience of the model; or any :class:`expost.risk.Guarantee`, which is
+        public.
+    epsilon
+        Any mechanism that is (ε, δ)-DP.
+    delta
+        The δ of each release's (ε, δ), 0 if it is left out; with μ or DP-SGD, the δ at which the ε
+        of all releases is stated.
+    mu
+        Gaussian noise of σ = sensitivity/μ.
+    noise_multiplier
+        DP-SGD with this noise, ``sampling_rate`` and ``steps``.
+    sampling_rate, steps
+        Of DP-SGD, 1 by default. With a goal, ``steps`` adds a noise multiplier to the result.
+    relation
+        Of DP-SGD: "remove" (the default: rows are removed or added) or "replace".
+    max_posterior
+        The goal: the largest posterior that a row was in the training data.
+    advantage
+        The goal: the attacker's expected membership advantage.
+    true_positive_rate
+        The goal: the share of members detected at ``false_positive_rate``.
+    one_in
+        The goal: a posterior of at most 1/``one_in``, from a ``prior`` below that.
+    prior
+        The attacker's probability of presence before the release.
+    false_positive_rate
+        The false-positive rate at which a true-positive rate is stated.
+    exceeded
+        The probability with which the posterior may be exceeded. If it is left out: δ if the noise
+        is known (μ, DP-SGD), and 10·δ for any mechanism, because (ε, δ) with δ > 0 bounds no
+        posterior at δ itself (erratum 10).
+    releases
+        The number of independent releases, *each* with the guarantee.
+    rows, features
+        The size of a table: the result for ``epsilon`` or a goal then holds a forecast of the
+        logistic regression that the estimators' defaults release at this ε, before any row is read.
+        A δ that is left out is theirs too, min(10⁻⁶, 1/(10·rows)). A released model has its
+        forecast without them.
 
-    The answer to a goal is an ε for any mechanism, a μ (σ) for Gaussian noise and, with ``steps``,
-    a noise multiplier for DP-SGD: the least noise that keeps it, never less.
+    Returns
+    -------
+    Identifiability or RowIdentifiability
+        For a goal, an ε for any mechanism, a μ (σ) for Gaussian noise and, with ``steps``, a noise
+        multiplier for DP-SGD: the least noise that meets it, never less. For a profile, the
+        figures of its rows.
 
-    The rest
-    --------
-    ``delta``      of each release's (ε, δ); with μ or DP-SGD, where the ε of all is stated.
-    ``prior``      the attacker's probability of presence before the release.
-    ``exceeded``   the probability with which the posterior may be exceeded. If it is left out: δ
-                   where the noise is known (μ, DP-SGD), and 10·δ for any mechanism, since (ε, δ)
-                   with δ > 0 bounds no posterior at δ itself (erratum 10).
-    ``releases``   this many independent releases of the guarantee *each*.
-    ``rows``, ``features``  of a table: the answer to ``epsilon`` or a goal then holds a forecast of
-                   the logistic regression that the estimators' defaults release at this ε, before
-                   any row is read; a δ that is left out is theirs too, min(10⁻⁶, 1/(10·rows)). A
-                   released model has its forecast without them.
+    Raises
+    ------
+    InvalidInput
+        If not exactly one guarantee or goal is given, or an option does not apply to it.
     """
     named = {
         "epsilon": epsilon,
@@ -138,8 +163,8 @@ def identifiability(
         others = (*given.values(), delta, sampling_rate, steps, relation, exceeded, rows, features)
         if any(value is not None for value in others) or releases != 1:
             raise InvalidInput(
-                "subject: a profile is of what happened; with it give prior alone, and profile"
-                " several models together for several releases."
+                "subject: a profile takes no option except prior; for several releases, profile"
+                " their models together."
             )
         return subject.identifiability(prior)
     if len(given) + (subject is not None) != 1:
@@ -184,24 +209,28 @@ def _of_subject(subject: Any, scenario: Scenario) -> Identifiability:
             f"subject: {type(subject).__name__} is not known; pass a profile, a released model, the"
             " path of its model.json or a guarantee of expost.risk."
         )
-    how = release.mechanism
-    own = replace(scenario, delta=scenario.delta if scenario.delta is not None else how.delta)
-    kind = f"{how.title}, {how.noise} noise"
-    delta = "" if how.delta is None else f", delta = {upper_text(how.delta)}"
-    what = f"{kind}, none of it"
-    if how.is_private:
-        unit = for_persons(how.rows_per_person)
-        what = f"{kind}, epsilon = {upper_text(how.epsilon)}{delta}{unit} {relation_text(how)}"
-    # Its constants may follow from what was read from the rows, and the answer from them.
-    guarantee = how.guarantee(how.rows_per_person)
-    answer = of_guarantee(guarantee, own, description=what)
+    mechanism = release.mechanism
+    own = replace(scenario, delta=scenario.delta if scenario.delta is not None else mechanism.delta)
+    kind = f"{mechanism.title}, {mechanism.noise} noise"
+    delta = "" if mechanism.delta is None else f", delta = {upper_text(mechanism.delta)}"
+    description = f"{kind}, none of it"
+    if mechanism.is_private:
+        unit = for_persons(mechanism.rows_per_person)
+        epsilon = f"epsilon = {upper_text(mechanism.epsilon)}{delta}"
+        description = f"{kind}, {epsilon}{unit} {relation_text(mechanism)}"
+    # Its constants, and with them the result, may depend on the rows.
+    guarantee = mechanism.guarantee(mechanism.rows_per_person)
+    answer = of_guarantee(guarantee, own, description=description)
     return replace(
-        answer, forecast=how.forecast, statements=statements(how), audience=release.audience
+        answer,
+        forecast=mechanism.forecast,
+        statements=statements(mechanism),
+        audience=release.audience,
     )
 
 
 def _table(rows: int | None, features: int | None, name: str) -> tuple[int, int] | None:
-    """Return the numbers of rows and features of a forecast, or None where none is asked for."""
+    """Return the numbers of rows and features of a forecast, or None without a forecast."""
     if rows is None and features is None:
         return None
     if rows is None or features is None:
@@ -245,7 +274,7 @@ def _training(
 
 
 def _no_training(**given: Any) -> None:
-    """Refuse what describes a training by DP-SGD."""
+    """Refuse options of a training by DP-SGD."""
     for name, value in given.items():
         if value is not None:
             raise InvalidInput(

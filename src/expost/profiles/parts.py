@@ -6,8 +6,8 @@ losses   every worker computes the losses of its rows and writes them as a part;
 digest   the digests of all parts are merged;
 ranks    every part is written again with the rank of each row among all rows.
 
-A part has the same bytes on any engine, and a finished part is not made again. A worker returns a
-few counts, and those of its rows that may be among the most exposed rows of all.
+A part has the same bytes on any engine, and a finished part is not computed again. A worker returns
+a few counts, and those of its rows that may be among the most exposed rows of all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ __all__ = [
 
 # The key of the maxima in the metadata of a part.
 _ABOUT = "expost"
-# What is kept of the most exposed rows.
+# The columns that are kept of the most exposed rows.
 _TOP_COLUMNS = ("row", "id", "loss", "loss_low", "loss_high", "expected", "distance")
 
 
@@ -78,7 +78,7 @@ class RowParts:
     def cells(self) -> PartCells:
         """The cells of the rows, with their scores."""
         if self.stream is None:
-            raise InvalidInput("profile: the table of its rows is not at hand; profile it again.")
+            raise InvalidInput("profile: the table of its rows is not available; profile it again.")
         return PartCells(
             stream=self.stream,
             store=self.store,
@@ -104,7 +104,7 @@ class RowParts:
 
 @dataclass(frozen=True, kw_only=True)
 class _LossColumns:
-    """Compute what a part holds: the figures of its rows, and their maxima in its metadata."""
+    """The content of a part: the figures of its rows, and their maxima in its metadata."""
 
     losses: Losses
     expected: ExposureTable | None
@@ -144,11 +144,13 @@ def row_parts(
 
     ``models``  the released θ and the one without noise, whose predictions are scored too.
     """
-    how = losses.mechanism.closed_form
+    mechanism = losses.mechanism.closed_form
     expected = None
-    if how is not None and how.is_private:
+    if mechanism is not None and mechanism.is_private:
         expected = ExposureTable.of(
-            how.loss_law, 1 / how.resolution, how.sensitivity / how.resolution
+            mechanism.loss_law,
+            1 / mechanism.resolution,
+            mechanism.sensitivity / mechanism.resolution,
         )
     task = _LossColumns(losses=losses, expected=expected, models=models)
     return objective.table.write_parts(task, store, finished=finished)
@@ -168,8 +170,8 @@ def _maxima(store: PartStore, part: Part) -> Maxima:
 
 def maxima_of_parts(store: PartStore, parts: Mapping[int, Part], engine: Engine) -> Maxima:
     """Return the maxima of the rows of all parts."""
-    found = engine.map(partial(_maxima, store), _in_order(parts))
-    return reduce(Maxima.merged, found, Maxima())
+    maxima = engine.map(partial(_maxima, store), _in_order(parts))
+    return reduce(Maxima.merged, maxima, Maxima())
 
 
 def _digest(store: PartStore, maxima: Maxima, terms: Terms, part: Part) -> Digest:
@@ -205,20 +207,20 @@ def _ranked(
     most: int,
     task: tuple[Part, Part | None],
 ) -> tuple[Part, Any]:
-    """Write a part with the rank of each row among all rows, and how far that may be off.
+    """Write a part with the rank of each row among all rows, and the error of the rank.
 
-    A part that is there already is not written again. Returns the part, and its candidates for the
-    ``most`` most exposed rows of all.
+    A part that exists is not written again. Returns the part, and its candidates for the ``most``
+    most exposed rows of all.
     """
     part, made = task
     table = source.read(part)
     least, last = scores.ranks(table.column(measure).to_numpy())
     if made is None:
-        place = table.column_names.index("loss")
+        index = table.column_names.index("loss")
         # The middle of the ranks that rows of its bucket have, and half their number.
-        ranked = table.add_column(place, "rank", pa.array((least + last + 1) // 2))
+        ranked = table.add_column(index, "rank", pa.array((least + last + 1) // 2))
         ranked = ranked.add_column(
-            place + 1, "rank_error", pa.array((last - least + 1) // 2)
+            index + 1, "rank_error", pa.array((last - least + 1) // 2)
         ).replace_schema_metadata({"audience": Audience.CURATOR_ONLY.value})
         made = store.write(part.index, ranked)
     names = [name for name in _TOP_COLUMNS if name in table.column_names]
@@ -257,6 +259,6 @@ def ranked_parts(
         finished[part.index] = made
         progress.advance(part.rows)
         top.append(some)
-        if sum(len(one) for one in top) > 2 * most:
+        if sum(len(table) for table in top) > 2 * most:
             top = [most_exposed(pa.concat_tables(top), most)]
     return finished, most_exposed(pa.concat_tables(top), most)

@@ -2,7 +2,7 @@
 
 A step that was fitted has read its constants from the rows it was fitted to (the means of a
 StandardScaler, the levels of a OneHotEncoder). No guarantee of the model covers that, so such steps
-are named beside everything else that was read from the data. A step that needs no fit
+are listed with everything else that was read from the data. A step that needs no fit
 (FunctionTransformer, Normalizer) has read nothing.
 """
 
@@ -62,7 +62,7 @@ class Preprocessing:
 
     @property
     def named_steps(self) -> tuple[Step, ...]:
-        """The steps, and the steps that they are made of in their place."""
+        """The steps; composite steps are replaced by their parts."""
         return tuple(_named(self.steps))
 
     @property
@@ -96,17 +96,17 @@ def _inside(step: Any) -> list[tuple[str, Any]] | None:
 
 
 def _is_a(value: Any, name: str) -> bool:
-    """Whether a value is of a class of scikit-learn, by its module and name.
+    """Return whether a value is of a class of scikit-learn, by its module and name.
 
-    The module is not imported, which takes time: where there is a value of the class it has been.
+    The module is not imported, which takes time: if there is a value of the class, it has been.
     """
     module, kind = name.split(".")
-    found = sys.modules.get(f"sklearn.{module}")
-    return found is not None and isinstance(value, getattr(found, kind))
+    imported = sys.modules.get(f"sklearn.{module}")
+    return imported is not None and isinstance(value, getattr(imported, kind))
 
 
 def _needs_fit(step: Any) -> bool:
-    """Whether a step reads anything from rows; of one that does not say so it is assumed."""
+    """Return whether a step reads anything from rows; assumed if unknown."""
     from sklearn.utils import get_tags
 
     try:

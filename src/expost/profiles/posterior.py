@@ -1,9 +1,9 @@
-"""What an attacker learns of each row: what happened, and what the guarantee allows (D5.3).
+"""The attacker's posterior of each row under one model, and what the guarantee allows (D5.3).
 
 Conventions
 -----------
-The attacker knows every other row and how the model was made. ``prior`` is the probability that the
-attacker assigns to the presence of the row beforehand. With ℓ the row's loss, the posterior is
+The attacker knows every other row and how the model was trained. ``prior`` is the attacker's
+probability of the presence of the row before the release. With ℓ the row's loss, the posterior is
 sigmoid(logit(prior) + ℓ) (D5.3 Lemma 1).
 """
 
@@ -34,12 +34,12 @@ from expost.types import Audience, FloatArray, IntArray, Neighbouring
 
 __all__ = ["Advantage", "RowIdentifiability", "WorstCase"]
 
-# Of the worst case: one in a hundred who are not in the data may be taken for members.
+# The false-positive rate of the worst case.
 _FALSE_POSITIVES = 0.01
-# Models behind an advantage without a closed form, and their seed: the same profile twice is one.
+# Models sampled for an advantage without a closed form, and their seed: results are reproducible.
 _MODELS = 256
 _SEED = 0
-# Relative error of a law's advantage, with room.
+# An upper bound on the relative error of a law's advantage.
 _LAW_ERROR = 1e-11
 
 
@@ -53,8 +53,12 @@ class _Advantages(NamedTuple):
 class Advantage:
     """The advantage of the Bayes adversary against one row, by its key.
 
-    ``high``   the upper end of its certified interval.
-    ``error``  its standard error, 0 where nothing is sampled.
+    Parameters
+    ----------
+    high
+        The upper end of its certified interval.
+    error
+        Its standard error, 0 where nothing is sampled.
     """
 
     key: Any
@@ -67,9 +71,14 @@ class Advantage:
 class WorstCase:
     """What the guarantee allows against any row of any data.
 
-    ``posterior``  may be passed with probability ``failure`` at most.
-    ``advantage``  of the Bayes adversary.
-    ``true_positive_rate``  at ``false_positive_rate``.
+    Parameters
+    ----------
+    posterior
+        May be passed with probability ``failure`` at most.
+    advantage
+        Of the Bayes adversary.
+    true_positive_rate
+        At ``false_positive_rate``.
     """
 
     guarantee: str
@@ -82,16 +91,25 @@ class WorstCase:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RowIdentifiability(RowTable):
-    """What an attacker learns of each row from this one model. For the curator only.
+    """The attacker's posterior of each row under one model. Curator-only.
 
-    ``losses``   the losses of all rows; where rows are processed in blocks, of those rows that no
-                 other passes, which set every maximum.
-    ``counted``  what is known of all rows together, where they are processed in blocks; else None.
-    ``prior``    the attacker's probability beforehand that a row was in the data.
-    ``ids``      the keys of the rows of ``losses``, or None: rows are then counted from 0.
-    ``unit``     "row", or "person" where all rows of a person are removed at once: every figure is
-                 then one of a person.
+    Parameters
+    ----------
+    losses
+        The losses of all rows; where rows are processed in blocks, of those rows that no other
+        passes, which set every maximum.
+    counted
+        What is known of all rows together, where they are processed in blocks; else None.
+    prior
+        The attacker's probability beforehand that a row was in the data.
+    ids
+        The keys of the rows of ``losses``, or None: rows are then counted from 0.
+    unit
+        "row", or "person" where all rows of a person are removed at once: every figure is then one
+        of a person.
 
+    Notes
+    -----
     What is not known counts as identified: posteriors and advantages are then 1.
     """
 
@@ -115,7 +133,7 @@ class RowIdentifiability(RowTable):
 
     @cached_property
     def digest(self) -> PosteriorDigest:
-        """What is known of all rows together."""
+        """The figures of all rows together."""
         if self.counted is not None:
             return self.counted
         columns = figure_columns(RowFigures(losses=self.losses))
@@ -157,32 +175,31 @@ class RowIdentifiability(RowTable):
         return self.losses
 
     def share_above(self, posterior: float) -> float:
-        """Return the share of rows whose posterior may pass ``posterior``."""
+        """Return the share of rows whose posterior may exceed ``posterior``."""
         return self.rows_above(posterior) / max(len(self), 1)
 
     def rows_above(self, posterior: float) -> int:
-        """Return the number of rows whose posterior may pass ``posterior``.
+        """Return the number of rows whose posterior may exceed ``posterior``.
 
-        The upper end of its interval counts. Of rows in blocks ``levels`` are counted.
+        By the upper end of its interval. For rows in blocks only at ``levels``.
         """
         counted = dict(zip(self.levels, self.digest.above, strict=True))
         return _rows_past("posterior", posterior, counted, lambda: self.posterior_high)
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """Posteriors whose rows are counted: 60, 75, 90 and 99 % for an undecided attacker."""
+        """Posteriors whose rows are counted: 60, 75, 90 and 99 % from a prior of ½."""
         return posterior_levels(self.prior)
 
     @property
     def doubt_levels(self) -> tuple[float, ...]:
-        """The same of 1 − posterior: how probable the absence of a row is."""
+        """The levels of 1 − posterior, the probability of absence, whose rows are counted."""
         return posterior_levels(1 - self.prior)
 
     def rows_doubted(self, doubt: float) -> int:
-        """Return the number of rows whose 1 − posterior may pass ``doubt``.
+        """Return the number of rows whose 1 − posterior may exceed ``doubt``.
 
-        The lower end of the posterior's interval counts. Of rows in blocks ``doubt_levels`` are
-        counted.
+        By the lower end of the posterior's interval. For rows in blocks only at ``doubt_levels``.
         """
         counted = dict(zip(self.doubt_levels, self.digest.doubted, strict=True))
         return _rows_past(
@@ -192,17 +209,17 @@ class RowIdentifiability(RowTable):
     @cached_property
     def ranking(self) -> IntArray:
         """(n,) row indices by the upper end of the posterior, the highest first."""
-        # Losses keep the order of posteriors that are all 1 in float64.
+        # Losses order posteriors that are all 1 in float64.
         return ranking(known(self._held.high, np.inf), self._held.distance)
 
     @property
     def row(self) -> int:
-        """The number of the row whose presence the attacker can be most certain of."""
-        return self.digest.surest.row
+        """The number of the row with the largest posterior."""
+        return self.digest.most_certain.row
 
     @property
     def advantage(self) -> FloatArray:
-        """(n,) of the Bayes adversary against each row, over all models it might be (D5.3 Def. 5).
+        """(n,) the Bayes adversary's advantage against each row, over releases (D5.3 Def. 5).
 
         The total variation of the model's two laws. Where the law of the loss is known, by that
         law, at a distance known to 1e-3 (``advantage_high`` is on the safe side). Else
@@ -224,8 +241,8 @@ class RowIdentifiability(RowTable):
         return self._advantages.error
 
     @property
-    def surest_advantage(self) -> Advantage:
-        """The advantage against the row whose presence the attacker can be most certain of."""
+    def most_certain_advantage(self) -> Advantage:
+        """The advantage against the row with the largest posterior."""
         return self._advantage_at(0 if self.counted is not None else self.row)
 
     @property
@@ -233,22 +250,22 @@ class RowIdentifiability(RowTable):
         """The advantage against the row where it may be largest."""
         return self._advantage_at(int(ranking(self._advantages.high, self.losses.distance)[0]))
 
-    def _advantage_at(self, place: int) -> Advantage:
-        """Return the advantage against the row at ``place`` of ``losses``."""
-        value, high, error = (float(values[place]) for values in self._advantages)
-        return Advantage(key=self.key(place), value=value, high=high, error=error)
+    def _advantage_at(self, index: int) -> Advantage:
+        """Return the advantage against the row at ``index`` of ``losses``."""
+        value, high, error = (float(values[index]) for values in self._advantages)
+        return Advantage(key=self.key(index), value=value, high=high, error=error)
 
     @cached_property
     def _advantages(self) -> _Advantages:
         losses, zeros = self.losses, np.zeros(len(self.losses.loss))
         if losses.noiseless:
-            # The model itself gives every row away that can move it.
+            # Without noise the model reveals every row that can move it.
             same = (losses.distance == 0) & (losses.distance_error == 0)
             apart = np.where(same, 0.0, 1.0)
             return _Advantages(apart, apart, zeros)
         if losses.law is not None:
             value = np.asarray(losses.law.advantage)
-            # Total variation grows with the distance; without its far end anything is possible.
+            # Total variation grows with the distance; an unknown far end allows everything.
             high = zeros + 1 if losses.far_law is None else np.asarray(losses.far_law.advantage)
             high = np.minimum(high * (1 + _LAW_ERROR), 1.0)
             return _Advantages(value, np.maximum(high, value), zeros)
@@ -257,7 +274,7 @@ class RowIdentifiability(RowTable):
         return _Advantages(zeros + 1, zeros + 1, zeros)
 
     def _sampled_advantage(self) -> _Advantages:
-        """TV = E_P[(1 − e^(−ℓ))₊], θ ~ P; the releases of ADD are drawn without the row, from Q."""
+        """Return TV = E_P[(1 − e^(−ℓ))₊], θ ~ P; ADD draws from Q, without the row."""
         assert self.losses.draw is not None
         sign = -1.0 if self.losses.relation is Neighbouring.ADD else 1.0
         drawn = (
@@ -269,15 +286,17 @@ class RowIdentifiability(RowTable):
 
     @cached_property
     def worst_case(self) -> WorstCase:
-        """What the mechanism's guarantee allows; without one, everything."""
+        """The bounds of the mechanism's guarantee; without one, trivial bounds."""
         losses, guarantee = self.losses, self.losses.guarantee
-        found = 1.0 if guarantee is None else guarantee.true_positive_rate(_FALSE_POSITIVES)
+        true_positive_rate = (
+            1.0 if guarantee is None else guarantee.true_positive_rate(_FALSE_POSITIVES)
+        )
         return WorstCase(
             guarantee="nothing" if guarantee is None else guarantee.describe(),
             posterior=float(expit(self._log_odds(losses.worst_case))),
             failure=losses.worst_case_passed,
             advantage=1.0 if guarantee is None else guarantee.advantage,
-            true_positive_rate=found,
+            true_positive_rate=true_positive_rate,
         )
 
     def _log_odds(self, loss: Any) -> Any:
@@ -290,7 +309,7 @@ class RowIdentifiability(RowTable):
         return len(self.losses.loss) if self.counted is None else self.counted.highest.count
 
     def key(self, row: int) -> Any:
-        """The id of a row, or its index."""
+        """Return the id of a row, or its index."""
         return row if self.ids is None else self.ids[row]
 
     @property
@@ -303,7 +322,7 @@ class RowIdentifiability(RowTable):
         return f"RowIdentifiability({units}, prior={self.prior:g}, {self.description})"
 
     def columns(self) -> dict[str, Any]:
-        """Every per-row figure, by name."""
+        """Return every per-row figure by name."""
         keys = {} if self.ids is None else {"id": list(self.ids)}
         return {
             self.unit: np.arange(len(self)),
@@ -320,7 +339,7 @@ class RowIdentifiability(RowTable):
         }
 
     def to_json(self, path: str | Path | None = None) -> str | Path:
-        """The table by columns, as JSON text, or written to a CURATOR-ONLY file."""
+        """Return the table by columns as a JSON string, or write it to a CURATOR-ONLY file."""
         value = {
             "format": "expost-row-identifiability/2",
             "audience": self.audience.value,
@@ -329,7 +348,7 @@ class RowIdentifiability(RowTable):
             "relation": self.losses.relation.value,
             "unit": self.unit,
             "prior": self.prior,
-            "surest": self.digest.surest.key,
+            "surest": self.digest.most_certain.key,
             "worst_case": to_fields(self.worst_case),
             "notices": list(self.notices),
             "rows": len(self),
@@ -341,7 +360,7 @@ class RowIdentifiability(RowTable):
 def _rows_past(
     name: str, level: float, counted: Mapping[float, int], values: Callable[[], FloatArray]
 ) -> int:
-    """Return the number of rows past a level: as it was counted, or of the rows in memory."""
+    """Return the number of rows above a level: as counted in blocks, or of the rows in memory."""
     if not 0 <= level <= 1:
         raise InvalidInput(f"{name}={level!r}: must lie between 0 and 1.")
     if level in counted:

@@ -53,22 +53,36 @@ _TOP_ROWS = 20
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Profile(ScalarTable):
-    """The privacy loss of every row under one released model. For the curator only.
+    """The privacy loss of every row under one released model. Curator-only.
 
-    ``losses``      what the mechanism states of each row (:class:`~expost.mechanisms.RowLosses`),
-                    where all rows are held in memory; else None.
-    ``parts``       the rows that were processed in blocks and lie on the disk; else None.
-    ``description`` the model in one line.
-    ``rows``        the number of rows of the table.
-    ``ids``         the rows' keys, or None: rows are then counted from 0.
-    ``owner``       (rows,) the person of each row, where all rows of a person are removed at once:
-                    every figure is then one of a person. None: rows are on their own.
-    ``notices``     what the reader must know: choices read from the data, missing noise.
-    ``release``     the model, where it is known; ``mechanism`` how it was drawn.
-    ``fit``         how well it predicts its rows, and ``forecast`` what its noise leaves of it,
-                    where they are known.
-    ``guarantee``   what the mechanism guarantees, in sentences: its relation, and δ at other ε.
+    Parameters
+    ----------
+    losses
+        What the mechanism states of each row (:class:`~expost.mechanisms.RowLosses`), where all
+        rows are held in memory; else None.
+    parts
+        The rows that were processed in blocks and lie on the disk; else None.
+    description
+        The model in one line.
+    rows
+        The number of rows of the table.
+    ids
+        The rows' keys, or None: rows are then counted from 0.
+    owner
+        (rows,) the person of each row, where all rows of a person are removed at once: every figure
+        is then one of a person. None: rows are on their own.
+    notices
+        What the reader must know: choices read from the data, missing noise.
+    release
+        The model, where it is known; ``mechanism`` how it was drawn.
+    fit
+        How well it predicts its rows, and ``forecast`` what its noise leaves of it, where they are
+        known.
+    guarantee
+        What the mechanism guarantees, in sentences: its relation, and δ at other ε.
 
+    Notes
+    -----
     The arrays with one figure for each row, and :meth:`columns`, exist where :attr:`is_held`;
     :meth:`batches`, :meth:`most`, the figures of all rows and the files exist always.
     """
@@ -111,7 +125,7 @@ class Profile(ScalarTable):
 
     @cached_property
     def digest(self) -> Digest:
-        """What is known of all rows together, but for expected exposures of rows in memory."""
+        """The figures of all rows together, except expected exposures of rows in memory."""
         if self.parts is not None:
             return self.parts.digest
         columns = figure_columns(RowFigures(losses=self._held))
@@ -146,17 +160,17 @@ class Profile(ScalarTable):
 
     @property
     def useless(self) -> str | None:
-        """What is said first of a model no better than the base rate; None of all others."""
+        """The warning for a model that is not better than the base rate; None for others."""
         return useless_sentence(self.fit, self.forecast)
 
     @property
     def guarantee_exceeded(self) -> bool:
-        """Whether an exposure is proved to pass an ε that was guaranteed without exception."""
+        """Whether an exposure certifiably exceeds an ε that was guaranteed without exception."""
         return self.rows_past_guarantee > 0
 
     @property
     def rows_past_guarantee(self) -> int:
-        """The number of such rows; 0 where ε may be passed with some probability."""
+        """The number of such rows; 0 if ε may be exceeded with some probability."""
         return 0 if self.terms.worst_case_passed > 0 else self.digest.proved_past
 
     def quantile(self, share: float) -> float:
@@ -165,7 +179,7 @@ class Profile(ScalarTable):
 
     @property
     def unit(self) -> str:
-        """What every figure is of: "row" or "person"."""
+        """The unit of every figure: "row" or "person"."""
         return "row" if self.owner is None else "person"
 
     @property
@@ -204,7 +218,7 @@ class Profile(ScalarTable):
 
     @property
     def posterior(self) -> FloatArray:
-        """(n,) sigmoid(loss): an undecided attacker's P(row was in the data ∣ θ)."""
+        """(n,) sigmoid(loss): P(row was in the training data ∣ θ) from a prior of ½."""
         return self._figure("posterior")
 
     @property
@@ -269,7 +283,7 @@ class Profile(ScalarTable):
 
     @cached_property
     def _row_scores(self) -> RowScores:
-        """What rows are grouped by: of persons, each row has the score of its person."""
+        """The scores by which rows are grouped: of persons, each row has its person's score."""
         return RowScores.of(self._figure(self.terms.measure), self.owner)
 
     # -- views ---------------------------------------------------------------------------------
@@ -279,9 +293,15 @@ class Profile(ScalarTable):
     ) -> Grouping:
         """Return the exposures by the levels, or the quantile bins, of a column.
 
-        ``column``  a cell for each row; of rows in blocks the name of a column of their table.
-        ``engine``  where rows in blocks are read again (:func:`expost.engine.engine_of`).
+        Parameters
+        ----------
+        column
+            A cell for each row; of rows in blocks the name of a column of their table.
+        engine
+            Where rows in blocks are read again (:func:`expost.engine.engine_of`).
 
+        Notes
+        -----
         Of persons: each row counts with its person's exposure (rows of exposed persons). A cell for
         each person is spread over the rows by ``cells[profile.owner]``.
         """
@@ -316,7 +336,7 @@ class Profile(ScalarTable):
         return explain_exposure(self._row_scores, X, feature_names=feature_names, depth=depth)
 
     def identifiability(self, prior: float = 0.5) -> RowIdentifiability:
-        """Return what an attacker with this ``prior`` learns of each row (D5.3)."""
+        """Return the posterior of each row from this ``prior`` (D5.3)."""
         shared: dict[str, Any] = {"description": self.description, "notices": self.notices}
         if self.parts is None:
             return RowIdentifiability(
@@ -342,11 +362,11 @@ class Profile(ScalarTable):
         return RowIdentifiability(losses=losses, counted=counted, prior=prior, ids=keys, **shared)
 
     def _law(self, distance: FloatArray) -> LossLaw | None:
-        """Return the law of the losses at ``distance``, which they depend on alone, if known."""
-        how = None if self.release is None else self.release.mechanism.closed_form
-        if how is None or not how.is_private:
+        """Return the law of the losses at ``distance``, if it depends on the distance alone."""
+        mechanism = None if self.release is None else self.release.mechanism.closed_form
+        if mechanism is None or not mechanism.is_private:
             return None
-        return how.loss_law(distance / how.resolution)
+        return mechanism.loss_law(distance / mechanism.resolution)
 
     def __len__(self) -> int:
         return self.digest.count if self.losses is None else len(self.losses.loss)
@@ -357,7 +377,7 @@ class Profile(ScalarTable):
 
     @property
     def _expected_figures(self) -> tuple[float, float] | None:
-        """The median and the largest expected exposure, where there is a law of the losses."""
+        """The median and the largest expected exposure, if there is a law of the losses."""
         losses = self.losses
         if losses is not None and losses.law is None and losses.sampled is None:
             return None
@@ -379,7 +399,7 @@ class Profile(ScalarTable):
         return self._labels(np.arange(len(self))) | ranks | figure_columns(self._row_figures)
 
     def _labels(self, rows: IntArray) -> dict[str, Any]:
-        """Return what identifies these rows in a table, and how many rows each person has."""
+        """Return the columns that identify these rows, and the number of rows of each person."""
         columns: dict[str, Any] = {self.unit: rows}
         if self.ids is not None:
             columns["id"] = [self.ids[row] for row in rows.tolist()]
@@ -419,14 +439,14 @@ class Profile(ScalarTable):
         return {"n": self.rows} | ({} if mechanism is None else public_scalars(mechanism))
 
     def to_json(self, path: str | Path | None = None) -> str | Path:
-        """Return the profile as JSON text, or write it to a CURATOR-ONLY file.
+        """Return the profile as a JSON string, or write it to a CURATOR-ONLY file.
 
         ``table`` holds the columns of rows in memory, or names the folder of the parts.
         """
         digest, shares = self.digest, np.array(_SHARES)
         scores = self.scores.quantile(shares)
         expected = self.expected_scores
-        usual = None if expected is None else expected.quantile(shares)
+        expected_quantiles = None if expected is None else expected.quantile(shares)
         median, largest = self._expected_figures or (None, None)
         table: Any = self.columns() if self.parts is None else self.parts.store.folder.name
         value = {
@@ -461,10 +481,10 @@ class Profile(ScalarTable):
             "quantiles": [
                 {
                     "share": share,
-                    "at_most": scores[place],
-                    "expected": None if usual is None else usual[place],
+                    "at_most": scores[index],
+                    "expected": (None if expected_quantiles is None else expected_quantiles[index]),
                 }
-                for place, share in enumerate(_SHARES)
+                for index, share in enumerate(_SHARES)
             ],
             "quantile_error": self.scores.error,
             "top": self.most().to_pylist(),

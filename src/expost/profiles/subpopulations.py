@@ -42,7 +42,7 @@ _SAMPLE_ENTRIES = 2**24
 
 
 def readable_features(encoding: Encoding, X: FloatArray) -> FloatArray:
-    """Return encoded rows in the units of the table, for a person to read."""
+    """Return encoded rows in the units of the table, which are readable."""
     readable = X.copy()
     position = 0
     for entry in encoding.entries:
@@ -99,7 +99,9 @@ class PartCells:
         ]
         notices = self._notices(len(cells))
         return (
-            tuple(replace(one, notices=(*one.notices, *notices)) for one in groupings),
+            tuple(
+                replace(grouping, notices=(*grouping.notices, *notices)) for grouping in groupings
+            ),
             None if tree is None else counted[-1].explanation(tree),
         )
 
@@ -156,10 +158,10 @@ class PartCells:
 def _passes(groups: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield the columns (start, stop) of each pass, given the number of groups of each column."""
     start = total = 0
-    for place, number in enumerate(groups):
-        if place > start and total + number > _GROUPS_A_PASS:
-            yield start, place
-            start, total = place, 0
+    for index, number in enumerate(groups):
+        if index > start and total + number > _GROUPS_A_PASS:
+            yield start, index
+            start, total = index, 0
         total += number
     yield start, len(groups)
 
@@ -168,7 +170,7 @@ def _sample_of_part(
     cells: PartCells, names: list[str], encoded: bool, rows: IntArray, numbered: tuple[Part, Any]
 ) -> tuple[Any, FloatArray, FloatArray]:
     """Return the cells, the encoded features and the scores of those ``rows`` that a part holds."""
-    tables, features, found = [], [], []
+    tables, features, chosen = [], [], []
     width = len(cells.stream.encoding.feature_names) if encoded else 0
     for start, batch, scores in cells.blocks(*numbered):
         first, last = np.searchsorted(rows, [start, start + batch.num_rows])
@@ -177,8 +179,8 @@ def _sample_of_part(
         tables.append(pa.Table.from_batches([some]).select(names))
         X = np.zeros((len(index), width))
         features.append(cells.features(some, start) if X.size else X)
-        found.append(scores[index])
-    return pa.concat_tables(tables), np.concatenate(features), np.concatenate(found)
+        chosen.append(scores[index])
+    return pa.concat_tables(tables), np.concatenate(features), np.concatenate(chosen)
 
 
 def _counts_of_part(
@@ -192,8 +194,8 @@ def _counts_of_part(
     return reduce(_merged, (list(_counts(cells, rules, tree, *block)) for block in blocks))
 
 
-def _merged(one: list[PartCounts], other: list[PartCounts]) -> list[PartCounts]:
-    return [mine.merged(theirs) for mine, theirs in zip(one, other, strict=True)]
+def _merged(first: list[PartCounts], second: list[PartCounts]) -> list[PartCounts]:
+    return [mine.merged(theirs) for mine, theirs in zip(first, second, strict=True)]
 
 
 def _counts(

@@ -1,4 +1,4 @@
-"""What the transcript of a DP-SGD run says of each row: its profile, and its own ε.
+"""The privacy loss of each row from the transcript of a DP-SGD run: its profile, and its own ε.
 
 The transcript's loss and the last model's
 ------------------------------------------
@@ -20,7 +20,7 @@ from expost import _checks
 from expost.accounting import gaussian_epsilon_below
 from expost.errors import InvalidInput
 from expost.mechanisms.dpsgd import Adversary, Transcript
-from expost.mechanisms.hidden_coin import UNSEEN_FAILS
+from expost.mechanisms.hidden_batches import UNSEEN_FAILS
 from expost.numbers import upper_text
 from expost.profiles.profile import Profile
 from expost.results import RowTable, row_keys
@@ -36,12 +36,15 @@ KNOWN_BATCHES = (
     "The adversary knows which rows were in which batch, so that sampling does not protect a row."
 )
 FROZEN_LAW = (
-    "Expected exposures and advantages take each gradient for as long as it was in this run."
+    "Expected exposures and advantages assume that each gradient has the norm it had in this run."
 )
-NO_LAW = "A row replaced has no law for a hidden coin: expected exposures are those of this run."
-NO_PROMISE = (
+NO_LAW = (
+    "The loss of a replaced row has no known law if batches are hidden: expected exposures are"
+    " those of this run."
+)
+NO_GUARANTEE = (
     "The noise was scaled to one row's gradient (local sensitivity), which was read from the data:"
-    " nothing is guaranteed."
+    " there is no guarantee."
 )
 
 
@@ -52,40 +55,48 @@ def transcript_profile(
     ids: Sequence[Any] | None = None,
     notices: Sequence[str] = (),
     delta: float = 1e-5,
-    promised: bool = True,
+    guaranteed: bool = True,
 ) -> Profile:
-    """The profile of a run; ``delta`` and ``promised`` as in :meth:`Transcript.row_losses`."""
-    how, n = transcript.mechanism, transcript.mechanism.rows
+    """Return the profile of a run.
+
+    ``delta`` is that of :meth:`Transcript.row_losses`; ``guaranteed``: the noise has a guarantee.
+    """
+    mechanism, n = transcript.mechanism, transcript.mechanism.rows
     known = transcript.adversary is Adversary.KNOWN_BATCHES
-    replaced = how.relation is Neighbouring.REPLACE
-    said = [LAST_MODEL, NO_LAW if replaced and not known else FROZEN_LAW]
-    if known and how.sampling_rate < 1:
-        said.append(KNOWN_BATCHES)
+    replaced = mechanism.relation is Neighbouring.REPLACE
+    sentences = [LAST_MODEL, NO_LAW if replaced and not known else FROZEN_LAW]
+    if known and mechanism.sampling_rate < 1:
+        sentences.append(KNOWN_BATCHES)
     if np.any(transcript.unseen):
-        said.append(
+        sentences.append(
             f"At most steps only the batch's gradients were computed: a row's interval fails with"
             f" probability {upper_text(UNSEEN_FAILS)} at most."
         )
-    if not promised:
-        said.append(NO_PROMISE)
+    if not guaranteed:
+        sentences.append(NO_GUARANTEE)
     return Profile(
-        losses=transcript.row_losses(delta=delta, promised=promised),
-        description=description or f"{how.describe()}, {transcript.steps} steps, n={n}",
+        losses=transcript.row_losses(delta=delta, guaranteed=guaranteed),
+        description=description or f"{mechanism.describe()}, {transcript.steps} steps, n={n}",
         rows=n,
         ids=row_keys(ids, n),
-        notices=(*said, *notices),
+        notices=(*sentences, *notices),
     )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class IndividualEpsilon(RowTable):
-    """Each row's own ε at δ beside the worst case of the run. For the curator only.
+    """Each row's own ε at δ, and the worst case of the run. Curator-only.
 
-    ``epsilon``     (n,) ε(δ) of Gaussian noise at the row's μ = √(Σ∥g∥²)/s, rounded up (Feldman and
-                    Zrnic 2021; Yu et al. 2022; Koskela et al. 2023 for Gaussian noise).
-    ``worst_case``  ε(δ) of the run for any row of any data.
-    ``filtered``    whether a filter kept every row to that; else the rows' own figures are an
-                    account after the fact.
+    Parameters
+    ----------
+    epsilon
+        (n,) ε(δ) of Gaussian noise at the row's μ = √(Σ∥g∥²)/s, rounded up (Feldman and Zrnic 2021;
+        Yu et al. 2022; Koskela et al. 2023 for Gaussian noise).
+    worst_case
+        ε(δ) of the run for any row of any data.
+    filtered
+        Whether a filter kept every row to that; else the rows' own figures are an account after the
+        fact.
     """
 
     epsilon: FloatArray
@@ -109,11 +120,11 @@ class IndividualEpsilon(RowTable):
             )
         return (
             "Computed after the fact, not a guarantee: a row's gradients depend on the noise, and"
-            " nothing would have kept them from being longer."
+            " could have been longer."
         )
 
     def columns(self) -> dict[str, Any]:
-        """Every per-row figure, by name."""
+        """Return every per-row figure by name."""
         return {"row": np.arange(len(self)), "epsilon": self.epsilon}
 
     def __repr__(self) -> str:
@@ -121,26 +132,26 @@ class IndividualEpsilon(RowTable):
 
 
 def individual_epsilon(transcript: Transcript, delta: float) -> IndividualEpsilon:
-    """Each row's own ε(δ), where its gradient's length is known at every step: full batch."""
+    """Return each row's own ε(δ) of a full-batch run, which has its gradient at every step."""
     delta = _checks.probability("delta", delta)
-    how = transcript.mechanism
-    if how.sampling_rate != 1:
+    mechanism = transcript.mechanism
+    if mechanism.sampling_rate != 1:
         raise InvalidInput(
-            f"sampling_rate={how.sampling_rate!r}: a row's own epsilon needs the length of its"
-            " gradient at every step, sampled or not; train with the full batch"
+            f"sampling_rate={mechanism.sampling_rate!r}: a row's own epsilon needs the length of"
+            " its gradient at every step, sampled or not; train with the full batch"
             " (sampling_rate=None)."
         )
-    if how.relation is not Neighbouring.REMOVE:
+    if mechanism.relation is not Neighbouring.REMOVE:
         raise InvalidInput(
             "relation='replace': a row's own epsilon is that of its removal; train with"
             " relation='remove'."
         )
     worst = transcript.guarantee().epsilon(delta)
-    # Upwards: at a μ a little larger and a δ a little smaller than asked for.
+    # Rounded up: at a slightly larger μ and a slightly smaller δ.
     own = gaussian_epsilon_below(transcript.separation * (1 + 1e-9), delta * (1 - 1e-9))
     return IndividualEpsilon(
         epsilon=np.minimum(own, worst),
         delta=delta,
         worst_case=worst,
-        filtered=how.norm_budget is not None,
+        filtered=mechanism.norm_budget is not None,
     )

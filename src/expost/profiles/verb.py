@@ -92,7 +92,7 @@ class Target:
 def find_target(model: Any, mechanism: Mechanism | None) -> Target | None:
     """Return what is known of the model, or of the last step of a pipeline.
 
-    None where its mechanism is not known.
+    None if its mechanism is unknown.
     """
     steps, model = Preprocessing.split(model)
     if isinstance(model, str | Path):
@@ -109,13 +109,13 @@ def find_target(model: Any, mechanism: Mechanism | None) -> Target | None:
 def _check_names(release: Release, X: Any) -> None:
     """Refuse a frame whose columns are not those of the model, in their order.
 
-    Those of a table that the model encodes are found by their names.
+    Columns of a table that the model encodes are selected by name.
     """
     names = getattr(X, "columns", None)
     if release.feature_names is None or names is None or release.encodes(X):
         return
-    found = tuple(str(name) for name in names)
-    if found != release.feature_names:
+    given = tuple(str(name) for name in names)
+    if given != release.feature_names:
         raise InvalidInput(
             "X: its columns are not those of the model, in their order; the model was made with"
             f" {', '.join(release.feature_names)}."
@@ -123,15 +123,15 @@ def _check_names(release: Release, X: Any) -> None:
 
 
 def _notices(release: Release, steps: Sequence[str]) -> tuple[str, ...]:
-    """``steps``  of its pipeline that were fitted."""
+    """Return the notices of a release; ``steps`` of its pipeline were fitted."""
     notices = []
     if not release.mechanism.is_private:
         notices.append("epsilon=inf: the model carries no noise, so every loss is infinite.")
     elif not release.mechanism.worst_case < np.inf:
         notices.append(
-            f"{release.mechanism.kind.capitalize()} perturbation promises no epsilon for the"
-            f" {release.mechanism.loss.name} loss, whose gradient is not bounded: the losses here"
-            " are what it gives away."
+            f"{release.mechanism.kind.capitalize()} perturbation guarantees no epsilon for the"
+            f" {release.mechanism.loss.name} loss, whose gradient is not bounded. The privacy"
+            " losses of this one model are certified nevertheless."
         )
     read = (*steps, *release.read_from_data)
     if read:
@@ -176,7 +176,7 @@ def profile(
 
 
 def _are_several(model: Any) -> bool:
-    """Whether this is a list of models; a list of numbers is the coefficients of one."""
+    """Return whether this is a list of models; a list of numbers is the coefficients of one."""
     numbers = (int, float, np.number)
     return isinstance(model, list | tuple) and not isinstance(next(iter(model), None), numbers)
 
@@ -198,20 +198,22 @@ def _together(
             f"mechanism: must be a list of {len(models)}, one for each model (None where the model"
             " knows its own)."
         )
-    targets = [find_target(model, how) for model, how in zip(models, mechanism, strict=True)]
+    targets = [
+        find_target(model, of_model) for model, of_model in zip(models, mechanism, strict=True)
+    ]
     check_distinct([None if target is None else target.theta for target in targets])
     each = [
-        _of_one(model, X, y, mechanism=how, **options)
-        for model, how in zip(models, mechanism, strict=True)
+        _of_one(model, X, y, mechanism=of_model, **options)
+        for model, of_model in zip(models, mechanism, strict=True)
     ]
     if len(each) == 1:
         return each[0]
-    useless = [found.useless for found in each if found.useless is not None]
-    shared = [*useless, *(notice for found in each for notice in found.notices)]
+    useless = [single.useless for single in each if single.useless is not None]
+    shared = [*useless, *(notice for single in each for notice in single.notices)]
     return replace(
         each[0],
-        losses=combine([found.losses for found in each if found.losses is not None]),
-        description=f"{len(each)} releases: " + "; ".join(found.description for found in each),
+        losses=combine([single.losses for single in each if single.losses is not None]),
+        description=f"{len(each)} releases: " + "; ".join(single.description for single in each),
         notices=tuple(dict.fromkeys([*_dependent(targets), *shared])),
         fit=None,
         forecast=None,
@@ -220,13 +222,13 @@ def _together(
 
 
 def _dependent(targets: Sequence[Target | None]) -> list[str]:
-    """Losses add only where the noises were drawn independently, which equal seeds are not."""
+    """Return a notice if seeded noises may be dependent, so that losses do not add."""
     releases = [target.release for target in targets if target is not None]
     if sum(release is not None and release.seeded for release in releases) < 2:
         return []
     return [
-        "Two releases or more drew their noise from seeds: if the seeds were equal the noises are"
-        " not independent, and the losses do not add up."
+        "Two or more releases have seeded noise: if the seeds are equal, the noises are not"
+        " independent and the losses do not add."
     ]
 
 
@@ -288,26 +290,26 @@ def profile_of(
 
     ``entering``  the rows and labels that enter, encoded as those of ``objective`` are.
     """
-    how = target.mechanism
-    if objective.count != how.rows:
+    mechanism = target.mechanism
+    if objective.count != mechanism.rows:
         raise WrongRows(
-            f"X has {objective.count} rows: the model was made from {how.rows}; pass its training"
-            " rows."
+            f"X has {objective.count} rows: the model was made from {mechanism.rows}; pass its"
+            " training rows."
         )
     change = Change.of(objective.held, relation, entering, persons)
-    losses = how.losses(objective, target.theta, change)
+    losses = mechanism.losses(objective, target.theta, change)
     return Profile(
         losses=losses,
-        description=how.describe(),
+        description=mechanism.describe(),
         rows=objective.count,
         ids=_keys(ids, persons, len(losses.loss)),
         owner=None if persons is None else persons.owner,
         notices=tuple(notices),
         release=target.release,
-        mechanism=how,
+        mechanism=mechanism,
         fit=fit_of(objective, target.theta),
-        forecast=how.forecast,
-        guarantee=statements(how),
+        forecast=mechanism.forecast,
+        guarantee=statements(mechanism),
     )
 
 
@@ -331,7 +333,7 @@ def _keys(ids: Sequence[Any] | None, persons: Persons | None, count: int) -> tup
 
 
 def _unlisted(model: Any) -> tuple[str, ...]:
-    """A notice, and a warning, where a ledger lies beside a model's file and does not list it."""
+    """Return a notice, and warn, if the ledger in a model's folder does not list it."""
     notice = ledger_notice(model) if isinstance(model, str | Path) else None
     if notice is None:
         return ()

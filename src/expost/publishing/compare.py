@@ -1,4 +1,4 @@
-"""Published bounds beside the exact losses, row by row. For the curator only.
+"""Published bounds compared with the exact losses, row by row. Curator-only.
 
 The comparison is a map over blocks of rows, in memory or read from a table. Its columns of rows in
 memory are held; those of rows that are read are written as parts. Aggregates follow from one digest
@@ -38,10 +38,10 @@ _ABOUT = "expost"
 class ComparisonFigures:
     """Aggregates of all rows; they depend on the data.
 
-    ``failures``      rows that lose more than their bound says.
-    ``median_ratio``  of bound/exposure; infinite where most rows lose nothing.
-    ``median_error``  how far the medians may be off, relative to themselves: 0 where rows are in
-                      memory; otherwise a median ratio past 2³⁹ is reported as infinite.
+    ``failures``      rows whose exposure exceeds their bound.
+    ``median_ratio``  of bound/exposure; infinite if most rows have no exposure.
+    ``median_error``  the relative error of the medians: 0 for rows in memory; otherwise a median
+                      ratio above 2³⁹ is reported as infinite.
     """
 
     rows: int
@@ -57,7 +57,7 @@ class ComparisonFigures:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Comparison(RowTable):
-    """How far above each row's exact exposure its published bound lies.
+    """The published bound of each row compared with its exact exposure.
 
     ``description``  of the model, in one line.
     ``held``         the columns of rows in memory; None: they are in the parts of a table.
@@ -83,18 +83,19 @@ class Comparison(RowTable):
 
     def summary(self) -> dict[str, Any]:
         """Return the figures by name, as JSON holds them."""
-        found = self.figures
+        aggregates = self.figures
         figures = {
-            "rows": found.rows,
-            "failures": found.failures,
-            "fails_with": found.fails_with,
-            "median exposure": found.median_exposure,
-            "largest exposure": found.largest_exposure,
-            "median bound": plain(found.median_bound),
-            "largest bound": plain(found.largest_bound),
-            "median ratio": plain(found.median_ratio),
+            "rows": aggregates.rows,
+            "failures": aggregates.failures,
+            "fails_with": aggregates.fails_with,
+            "median exposure": aggregates.median_exposure,
+            "largest exposure": aggregates.largest_exposure,
+            "median bound": plain(aggregates.median_bound),
+            "largest bound": plain(aggregates.largest_bound),
+            "median ratio": plain(aggregates.median_ratio),
         }
-        return figures | ({"median error": found.median_error} if found.median_error else {})
+        error = aggregates.median_error
+        return figures | ({"median error": error} if error else {})
 
     def to_json(self, path: str | Path) -> Path:
         """Write the comparison to a CURATOR-ONLY file.
@@ -115,7 +116,7 @@ class Comparison(RowTable):
 
 
 def compare(report: PublishedReport, rows: ReleasedRows) -> Comparison:
-    """Return the report's bounds beside the exact losses of rows in memory."""
+    """Return the report's bounds and the exact losses of rows in memory."""
     held = rows.objective.held
     blocks = [columns for columns, _ in held.map(_ComparedColumns.of(report, rows))]
     columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
@@ -129,7 +130,7 @@ def compare(report: PublishedReport, rows: ReleasedRows) -> Comparison:
 
 
 def compare_parts(report: PublishedReport, rows: ReleasedRows, store: PartStore) -> dict[int, Part]:
-    """Write the report's bounds beside the exact losses of rows that are read, as parts."""
+    """Write the report's bounds and the exact losses of rows that are read, as parts."""
     return rows.objective.table.write_parts(_ComparedColumns.of(report, rows), store)
 
 
@@ -145,14 +146,14 @@ def read_comparison(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _ComparedColumns:
-    """Compute the columns of a comparison, and the largest finite exposure and bound."""
+    """The columns of a comparison, and the largest finite exposure and bound."""
 
     losses: Callable[[RowBlock], FloatArray]
     report: PublishedReport
 
     @classmethod
     def of(cls, report: PublishedReport, rows: ReleasedRows) -> "_ComparedColumns":
-        """Return the task; what the bounds of all rows share is computed here, once."""
+        """Return the task; the common part of all bounds is computed here, once."""
         _ = report.exposure_bound, None if report.tangent is None else report.tangent.costs
         return cls(losses=rows.losses, report=report)
 
@@ -177,7 +178,7 @@ class _ComparedColumns:
 
 
 def _ratios(bound: FloatArray, exposure: FloatArray) -> FloatArray:
-    """Return bound/exposure: at least 1 where the bound holds, infinite where nothing is lost."""
+    """Return bound/exposure: at least 1 if the bound holds, infinite without exposure."""
     with np.errstate(divide="ignore", over="ignore"):
         return np.where(exposure > 0, bound / np.where(exposure > 0, exposure, 1), np.inf)
 
@@ -189,8 +190,8 @@ def _largest_finite(values: FloatArray) -> float:
     return float(np.max(values[np.isfinite(values)], initial=0.0))
 
 
-def _larger(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
-    return {name: max(value, other[name]) for name, value in one.items()}
+def _larger(first: dict[str, float], second: dict[str, float]) -> dict[str, float]:
+    return {name: max(value, second[name]) for name, value in first.items()}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -232,23 +233,23 @@ class _Digest:
         return replace(self, failures=self.failures + other.failures)
 
     def figures(self, fails_with: float) -> ComparisonFigures:
-        """Return the aggregates; medians are right to half the error of the statistics."""
+        """Return the aggregates; medians are accurate to half the error of the statistics."""
         with np.errstate(divide="ignore"):
-            ratio = float(np.mean(1 / _middle(self.share)))
+            ratio = float(np.mean(1 / _median_values(self.share)))
         return ComparisonFigures(
             rows=self.bound.count,
             failures=self.failures,
             fails_with=fails_with,
-            median_exposure=float(np.mean(_middle(self.exposure))),
+            median_exposure=float(np.mean(_median_values(self.exposure))),
             largest_exposure=self.exposure.largest,
-            median_bound=float(np.mean(_middle(self.bound))),
+            median_bound=float(np.mean(_median_values(self.bound))),
             largest_bound=self.bound.largest,
             median_ratio=ratio,
             median_error=self.exposure.error / 2,
         )
 
 
-def _middle(statistics: OrderStatistics) -> FloatArray:
+def _median_values(statistics: OrderStatistics) -> FloatArray:
     """Return the two middle values, whose mean is the median."""
     rows = statistics.count
     return statistics.at(np.array([(rows + 1) // 2, rows // 2 + 1]))

@@ -1,8 +1,8 @@
-"""Values as a person writes them on a form, turned into the features of a model.
+"""Lookup of one row: values as on a form, encoded as the features of a model.
 
-What happens to a value is what happened to a cell of the training table: a missing one is filled or
-counts as missing where the encoding knows missing cells, and a level that the encoding does not
-know counts as none. Each such case is said in a note.
+Values are treated as cells of the training table: a missing value is imputed, or counts as missing
+if the encoding has missing cells, and an unknown level counts as none. A note reports each such
+case.
 """
 
 import math
@@ -23,21 +23,21 @@ from expost.types import Audience, FloatArray
 
 __all__ = ["Answer", "Form", "form_number"]
 
-# So many levels are listed in a note.
+# The largest number of levels listed in a note.
 _LISTED = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer(Displayed):
-    """What a report states about one row with one label, for the person whose row it is.
+    """The bounds of a report for one row with one label.
 
     ``exposure``          at most, in nats: of θ alone, whether or not the row is in the data.
     ``epsilon_gradient``, ``epsilon_hessian``  what the report's own releases cost the row, each at
                           ``delta``; 0 in a data-independent report.
     ``everything``        at most, in nats: of θ and the report's releases together.
-    ``fails_with``, ``everything_fails_with``  how probable it is that those bounds are wrong.
-    ``notes``             what was done with the values: cut, clipped, missing, unknown.
-    ``audience``          that of the report: nothing but that and the row itself went into it.
+    ``fails_with``, ``everything_fails_with``  the probabilities that those bounds fail.
+    ``notes``             changes to the values: cut, clipped, missing, unknown.
+    ``audience``          that of the report: the result depends on the report and the row only.
     """
 
     label: Any
@@ -53,20 +53,20 @@ class Answer(Displayed):
 
     @property
     def certainty(self) -> float:
-        """The largest certainty, present or absent, of an attacker who saw θ, from ½ before."""
+        """The largest certainty, present or absent, of an attacker who knows θ; prior ½."""
         return float(expit(self.exposure))
 
     @property
     def certainty_in_everything(self) -> float:
-        """The largest certainty of an attacker who saw θ and the report."""
+        """The largest certainty of an attacker who knows θ and the report; prior ½."""
         return float(expit(self.everything))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """What a person is asked for, and how her answers become one row of features.
+    """The values that a lookup needs, and their encoding as one row of features.
 
-    ``encoding``  the table's, or None where the model was made from plain numbers.
+    ``encoding``  the table's, or None if the model was made from plain numbers.
     ``names``     the columns that must have a value.
     ``unused``    columns of the table that the model leaves out.
     """
@@ -77,7 +77,7 @@ class Form:
 
     @classmethod
     def of(cls, encoding: Encoding | None, release: Release) -> "Form":
-        """The form of a model."""
+        """Return the form of a model."""
         if encoding is not None:
             return cls(
                 encoding=encoding,
@@ -85,11 +85,11 @@ class Form:
                 unused=tuple(name for name, _ in encoding.dropped),
             )
         width = np.shape(release.coefficients[0])[-1]
-        names = release.feature_names or tuple(f"column {place}" for place in range(width))
+        names = release.feature_names or tuple(f"column {index}" for index in range(width))
         return cls(encoding=None, names=names)
 
     def features(self, values: Mapping[str, Any]) -> tuple[FloatArray, tuple[str, ...]]:
-        """The features (k,) of {column: value}, and what was done with the values."""
+        """Return the features (k,) of {column: value}, and notes on changed values."""
         if not isinstance(values, Mapping):
             raise InvalidInput(
                 f"values: is a {type(values).__name__}, must be a mapping {{column: value}}; the"
@@ -113,7 +113,7 @@ class Form:
                 level, note = _level_cell(entry, value, tokens)
                 cells[entry.name] = pa.array([level], pa.string())
             notes += [] if note is None else [note]
-        # The encoder wants a label as well; it is not used.
+        # The encoder requires a label too; it is not used.
         target = self.encoding.target
         cells[target.column] = (
             pa.array([0.0], pa.float64())
@@ -139,16 +139,16 @@ class Form:
 
 
 def form_number(name: str, value: Any) -> float:
-    """``value``, a number or its text, as a finite float."""
+    """Return ``value``, a number or a string of one, as a finite float."""
     is_number = isinstance(value, int | float | np.integer | np.floating)
     if isinstance(value, str) or (is_number and not isinstance(value, bool)):
         try:
-            found = float(value)
+            number = float(value)
         except (ValueError, OverflowError):
-            found = math.nan
-        if abs(found) <= 1e150:
-            return found
-    # The value is a person's own, and is not shown.
+            number = math.nan
+        if abs(number) <= 1e150:
+            return number
+    # The value is personal data, and is not printed.
     raise InvalidInput(f"{name}: must be a number of at most 1e150 in magnitude.")
 
 
@@ -161,7 +161,7 @@ def _is_missing(value: Any, tokens: tuple[str, ...]) -> bool:
 def _numeric_cell(
     entry: NumericEntry, value: Any, tokens: tuple[str, ...]
 ) -> tuple[float | None, str | None]:
-    """The cell, None for a missing one, and a note."""
+    """Return the cell, None for a missing one, and a note."""
     if not _is_missing(value, tokens):
         number = form_number(entry.name, value)
         if entry.cut is None or abs(number - entry.mean) <= (most := entry.cut * entry.scale):
@@ -178,10 +178,10 @@ def _numeric_cell(
 def _level_cell(
     entry: LevelEntry, value: Any, tokens: tuple[str, ...]
 ) -> tuple[str | None, str | None]:
-    """The cell, None for a missing one, and a note."""
+    """Return the cell, None for a missing one, and a note."""
     if _is_missing(value, tokens):
-        how = "counts as missing" if entry.missing_level else "counts as none of its levels"
-        return None, f"{entry.name!r} has no value: it {how}, as it would have in training."
+        note = "counts as missing" if entry.missing_level else "counts as none of its levels"
+        return None, f"{entry.name!r} has no value: it {note}, as it would have in training."
     text = _text(value)
     if text in entry.levels:
         return text, None
@@ -194,7 +194,7 @@ def _level_cell(
 
 
 def _text(value: Any) -> str:
-    """A level as the text that a cell of it reads: 1 and 1.0 are "1", True is "true"."""
+    """Return a level as the string of its cell: 1 and 1.0 are "1", True is "true"."""
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if isinstance(value, float | np.floating) and float(value).is_integer():

@@ -39,10 +39,10 @@ def publish(model: Any, X: Any = None, y: Any = None, **options: Any) -> Publish
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReportPlan:
-    """A report that can be made: all that can be refused without the rows has been checked.
+    """A checked request for a report: every check that needs no rows has been made.
 
-    ``tangent_mechanism``  how a data-dependent report releases a gradient and a Hessian beside the
-                           model; None: it is data-independent.
+    ``tangent_mechanism``  how a data-dependent report releases a gradient and a Hessian in addition
+                           to the model; None: it is data-independent.
     """
 
     target: Target
@@ -51,13 +51,13 @@ class ReportPlan:
 
     @property
     def release(self) -> Release:
-        """The model that the report is of."""
+        """The model of the report."""
         assert self.target.release is not None
         return self.target.release
 
     @property
     def file_name(self) -> str:
-        """The name of its file, which says for whom it is."""
+        """The name of its file, which states its audience."""
         return self._report().audience.file_name("report", "json")
 
     @classmethod
@@ -75,7 +75,7 @@ class ReportPlan:
         _checks.one_of("kind", kind, KINDS)
         rho = _checks.probability("failure_probability", failure_probability)
         target = _target(model)
-        release, how = target.release, target.mechanism
+        release, model_mechanism = target.release, target.mechanism
         assert release is not None
         check_publishable(release)
         if kind != "data-dependent":
@@ -83,16 +83,16 @@ class ReportPlan:
                 epsilon_gradient=epsilon_gradient, epsilon_hessian=epsilon_hessian, delta=delta
             )
             return cls(target=target, failure_probability=rho, tangent_mechanism=None)
-        how.check_report()
-        budget = _budget(how, rho, epsilon_gradient, epsilon_hessian, delta)
-        mechanism = how.tangent_mechanism(budget, release.theta)
+        model_mechanism.check_report()
+        budget = _budget(model_mechanism, rho, epsilon_gradient, epsilon_hessian, delta)
+        mechanism = model_mechanism.tangent_mechanism(budget, release.theta)
         mechanism.check()
         return cls(target=target, failure_probability=rho, tangent_mechanism=mechanism)
 
     def report(self, rows: "ReleasedRows | None") -> PublishedReport:
-        """Return the report; a data-dependent one draws, and spends.
+        """Return the report; a data-dependent one draws noise and spends privacy budget.
 
-        ``rows``  of the model, where they are at hand; a data-dependent report needs them.
+        ``rows``  of the model, if available; a data-dependent report needs them.
         """
         mechanism, spent = self.tangent_mechanism, dict[str, Any]()
         if mechanism is not None:
@@ -138,21 +138,21 @@ class ReleasedRows:
     @classmethod
     def of(cls, release: Release, objective: Objective) -> "ReleasedRows":
         """Check that ``objective`` has the training rows; refuse rows that cannot be."""
-        how, theta = release.mechanism, release.theta
+        mechanism, theta = release.mechanism, release.theta
         losses: Callable[[RowBlock], FloatArray]
         if not objective.rows.is_held:
-            prepared = how.prepare(objective, theta)
+            prepared = mechanism.prepare(objective, theta)
             tangent, losses = prepared.tangent, partial(_row_losses, prepared)
             tangent = None if tangent is None else replace(tangent, objective=objective)
             return cls(release=release, objective=objective, tangent=tangent, losses=losses)
-        tangent = how.check(objective, theta)
+        tangent = mechanism.check(objective, theta)
         if tangent is not None:
             losses = partial(_row_losses, tangent.detached().block_losses)
             return cls(release=release, objective=objective, tangent=tangent, losses=losses)
 
         @cache
         def all_losses() -> FloatArray:
-            return how.losses(objective, theta, Change.of(objective.held)).loss
+            return mechanism.losses(objective, theta, Change.of(objective.held)).loss
 
         return cls(
             release=release,
@@ -165,12 +165,12 @@ class ReleasedRows:
     def of_arrays(cls, model: Release | Target, X: Any, y: Any) -> "ReleasedRows":
         """Check rows as :func:`expost.profile` takes them, with their labels."""
         target = Target.of(model) if isinstance(model, Release) else model
-        release, how = target.release, target.mechanism
+        release, mechanism = target.release, target.mechanism
         assert release is not None
         objective = target.objective(X, y)
-        if objective.count != how.rows:
+        if objective.count != mechanism.rows:
             raise WrongRows(
-                f"X has {objective.count} rows: the model was made from {how.rows}; pass its"
+                f"X has {objective.count} rows: the model was made from {mechanism.rows}; pass its"
                 " training rows."
             )
         return cls.of(release, objective)
@@ -192,7 +192,7 @@ def _target(model: Any) -> Target:
 
 
 def _budget(
-    how: Mechanism,
+    mechanism: Mechanism,
     rho: float,
     epsilon_gradient: float | None,
     epsilon_hessian: float | None,
@@ -203,7 +203,7 @@ def _budget(
             "epsilon_gradient, epsilon_hessian: a data-dependent report spends both; give each a"
             " number > 0."
         )
-    delta = how.delta if delta is None else delta
+    delta = mechanism.delta if delta is None else delta
     if delta is None:
         raise InvalidInput(
             "delta=None: a data-dependent report adds Gaussian noise, and this model has no delta"
@@ -221,6 +221,6 @@ def _refuse_budget(**options: float | None) -> None:
     for name, value in options.items():
         if value is not None:
             raise InvalidInput(
-                f"{name}={value!r}: a data-independent report spends nothing; leave it out, or take"
+                f"{name}={value!r}: a data-independent report spends nothing; leave it out, or use"
                 " kind='data-dependent'."
             )

@@ -1,16 +1,16 @@
-"""A privacy report to be published: a bound of anybody's exposure, from her own row alone.
+"""A privacy report to be published: a bound on the exposure of any row, from that row alone.
 
-:class:`PublishedReport` is what :func:`expost.publish` makes and ``report.json`` holds: the
-released model, how often the bound may fail, and for a data-dependent report the noisy gradient and
-Hessian. The bounds themselves are in :mod:`expost.mechanisms.bounds`.
+:class:`PublishedReport` is the result of :func:`expost.publish` and the content of ``report.json``:
+the released model, the failure probability of the bound, and for a data-dependent report the noisy
+gradient and Hessian. The bounds themselves are in :mod:`expost.mechanisms.bounds`.
 
 Constants that were read from the data
 --------------------------------------
 The mechanism M(D; c) has constants c: means, scales, levels, a label set, a label range, what a
 step of a pipeline was fitted to. Its (ε, δ) and every bound are statements about neighbouring D and
-D′ under the same c, so they hold for any c that was fixed before. Where c = c(D) was read from the
-rows, D′ would have had constants of its own, and the report holds c as it is: what c gives away is
-in no ε and in no bound. Such a report needs review, and names c.
+D′ under the same c, so they hold for any c that was fixed before. If c = c(D) was read from the
+rows, D′ would have had constants of its own, and the report contains c: no ε and no bound covers
+what c reveals. Such a report needs review, and names c.
 """
 
 from collections.abc import Iterable, Mapping
@@ -56,15 +56,15 @@ __all__ = [
 ]
 
 KINDS = ("data-independent", "data-dependent")
-# The fields of the budget in report.json, beside what was released for it.
+# The fields of the budget in report.json.
 _SPENT = ("delta", "epsilon_gradient", "epsilon_hessian")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spending:
-    """What the model and its report spend, each as (ε, δ); infinite where nothing is promised.
+    """The privacy cost of the model and its report, each as (ε, δ); infinite without guarantee.
 
-    ``sequential``  all of it by plain addition.
+    ``sequential``  all of it by basic composition.
     ``together``    the same with the gradient and the Hessian composed exactly first.
     """
 
@@ -77,9 +77,9 @@ class Spending:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowBounds:
-    """What a report states about rows, each (m,): see :meth:`PublishedReport.bound`.
+    """The bounds of a report for rows, each (m,): see :meth:`PublishedReport.bound`.
 
-    ``everything``  a bound of the loss of all that was published: θ, ĝ and Ĥ.
+    ``everything``  a bound on the loss of all that was published: θ, ĝ and Ĥ.
     """
 
     exposure: FloatArray
@@ -90,12 +90,18 @@ class RowBounds:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PublishedReport(Sealed, Displayed):
-    """A function from a row to a bound of its exposure. May be published, as its model may.
+    """A function from a row to a bound on its exposure. As public as its model.
 
-    ``release``             the one released model: θ and its constants.
-    ``failure_probability`` ρ, for each part of the bound; ``fails_with`` is for the whole.
-    ``budget``, ``released`` of a data-dependent report: what it spent, and ĝ and Ĥ.
-    ``steps``               of a pipeline, before the model: rows are given as these return them.
+    Parameters
+    ----------
+    release
+        The one released model: θ and its constants.
+    failure_probability
+        ρ, for each part of the bound; ``fails_with`` is for the whole.
+    budget, released
+        Of a data-dependent report: what it spent, and ĝ and Ĥ.
+    steps
+        Of a pipeline, before the model: rows are given as these return them.
     """
 
     release: Release
@@ -113,7 +119,7 @@ class PublishedReport(Sealed, Displayed):
         rho = _checks.probability("failure_probability", self.failure_probability)
         object.__setattr__(self, "failure_probability", rho)
         if (self.budget is None) is not (self.released is None):
-            raise InvalidInput("released: stands with a budget, or neither does.")
+            raise InvalidInput("released: must be given with a budget, or both left out.")
         if self.budget is not None and self.budget.failure_probability != rho:
             raise InvalidInput("failure_probability: must be that of the budget.")
         if self.tangent is not None and self.released is not None:
@@ -126,9 +132,9 @@ class PublishedReport(Sealed, Displayed):
 
     @property
     def audience(self) -> Audience:
-        """Return that of its model, which needs review where it guarantees no ε.
+        """The audience of its model, which needs review if it guarantees no ε.
 
-        The report needs review, too, where anything was read from the data.
+        The report also needs review if anything was read from the data.
         """
         return Audience.NEEDS_REVIEW if self.read_from_data else self.release.audience
 
@@ -140,7 +146,7 @@ class PublishedReport(Sealed, Displayed):
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What was read from the data and how the figures depend on it, in sentences."""
+        """Sentences on what was read from the data, and how the figures depend on it."""
         read = self.read_from_data
         if not read:
             return ()
@@ -154,51 +160,59 @@ class PublishedReport(Sealed, Displayed):
 
     @property
     def kind(self) -> str:
-        """Whether anything of the data beside θ went into it."""
+        """The kind of the report: whether it depends on the data beyond θ."""
         return KINDS[self.released is not None]
 
     @cached_property
     def tangent(self) -> TangentMechanism | None:
-        """How ĝ and Ĥ were released, in a data-dependent report."""
-        how = self.release.mechanism
+        """The mechanism that released ĝ and Ĥ, in a data-dependent report."""
+        mechanism = self.release.mechanism
         if self.budget is None:
             return None
-        return how.tangent_mechanism(self.budget, self.release.theta)
+        return mechanism.tangent_mechanism(self.budget, self.release.theta)
 
     @cached_property
     def exposure_bound(self) -> ExposureBound:
         """The bound, for rows of the unit ball."""
-        how, theta = self.release.mechanism, self.release.theta
-        return how.bound(theta, self.failure_probability, self.tangent, self.released)
+        mechanism, theta = self.release.mechanism, self.release.theta
+        return mechanism.bound(theta, self.failure_probability, self.tangent, self.released)
 
     @property
     def fails_with(self) -> float:
-        """The probability, over the noise, that the bound is wrong for one row."""
+        """The probability, over the noise, that the bound fails for one row."""
         return self.exposure_bound.failure_probability
 
     @property
     def encoding(self) -> Encoding | None:
-        """How a table's columns become features, where the model was made from a table."""
+        """The encoding of a table's columns, if the model was made from a table."""
         return self.release.table_encoding
 
     # -- the bound ---------------------------------------------------------------------------
 
     def bound(self, x: Any, y: Any) -> tuple[Any, ...]:
-        """(exposure, epsilon_gradient, epsilon_hessian) of rows ``x`` with labels ``y``.
+        """Return (exposure, epsilon_gradient, epsilon_hessian) of rows ``x`` with labels ``y``.
 
-        ``x`` (m, k) in the units of the features that the model was made with, ``y`` (m,) its
-        labels: three arrays (m,). One row (k,) and one label: three numbers. Rows past the data
-        norm are clipped to it, as they were for the model.
+        Parameters
+        ----------
+        x
+            (m, k) rows in the units of the model's features, or one row (k,). Rows beyond the data
+            norm are clipped to it, as they were for the model.
+        y
+            (m,) labels, or one label.
 
-        exposure          ∣loss∣ is at most this, but with probability ``fails_with``, if the row
-                          was fixed before the noise was drawn.
-        epsilon_gradient  the least ε at which releasing ĝ is (ε, δ) for this one row, and
-        epsilon_hessian   that of Ĥ (R&W Thm 10.2, by the exact Gaussian curve); 0 where nothing
-                          was released.
+        Returns
+        -------
+        exposure
+            ∣loss∣ is at most this, except with probability ``fails_with``, if the row was fixed
+            before the noise was drawn; (m,), or a number for one row, as the others.
+        epsilon_gradient
+            The least ε at which releasing ĝ is (ε, δ)-DP for this one row; 0 without release.
+        epsilon_hessian
+            The same for Ĥ (R&W Thm 10.2, by the exact Gaussian curve).
         """
         rows, labels, single = self._rows(x, y)
-        found = self.bounds(rows, labels)
-        figures = found.exposure, found.epsilon_gradient, found.epsilon_hessian
+        bounds = self.bounds(rows, labels)
+        figures = bounds.exposure, bounds.epsilon_gradient, bounds.epsilon_hessian
         return tuple(float(each[0]) for each in figures) if single else figures
 
     def bounds(self, rows: FloatArray, y: FloatArray) -> RowBounds:
@@ -222,7 +236,7 @@ class PublishedReport(Sealed, Displayed):
         )
 
     def everything(self, x: Any, y: Any) -> Any:
-        """A bound of the loss of all that was published: θ, ĝ and Ĥ.
+        """Return a bound on the loss of all that was published: θ, ĝ and Ĥ.
 
         Given θ, the loss of the pair (ĝ, Ĥ) is normal with mean μ²/2 and variance μ² for the row's
         own μ, so μ²/2 + μΦ⁻¹(1−ρ/2) is added; fails with ``everything_fails_with``.
@@ -233,26 +247,26 @@ class PublishedReport(Sealed, Displayed):
 
     @cached_property
     def _most_noise(self) -> float:
-        """Φ⁻¹(1−ρ/2), and how far both noises may move within the cells of their grids."""
-        how, d = self.tangent, self.release.mechanism.dimension
-        assert how is not None
-        room = how.gradient_grid.diagonal(d) / how.gradient_scale
-        room += how.hessian_grid.diagonal(d * d) / how.hessian_scale
+        """Return Φ⁻¹(1−ρ/2), and how far both noises may move within their grid cells."""
+        mechanism, d = self.tangent, self.release.mechanism.dimension
+        assert mechanism is not None
+        room = mechanism.gradient_grid.diagonal(d) / mechanism.gradient_scale
+        room += mechanism.hessian_grid.diagonal(d * d) / mechanism.hessian_scale
         return normal_quantile(self.failure_probability / 2) + room
 
     @property
     def everything_fails_with(self) -> float:
-        """ρ more than ``fails_with`` where something was released."""
+        """The failure probability of ``everything``: ρ more than ``fails_with`` after a release."""
         more = 0.0 if self.tangent is None else self.failure_probability
         return min(self.fails_with + more, 1.0)
 
     def bound_for(self, values: Mapping[str, Any], label: Any) -> tuple[float, float, float]:
-        """:meth:`bound` for values as they stand on a form, {column: value}."""
+        """Return :meth:`bound` for values as on a form, {column: value}."""
         answer = self.lookup(values, label)[0]
         return answer.exposure, answer.epsilon_gradient, answer.epsilon_hessian
 
     def lookup(self, values: Mapping[str, Any], label: Any = None) -> tuple[Answer, ...]:
-        """One answer for ``label``, or one for each label where it is left out."""
+        """Return one answer for ``label``, or one for each label if it is left out."""
         x, notes = self.form.features(values)
         release = self.release
         if self.input_condition is not None:
@@ -264,16 +278,16 @@ class PublishedReport(Sealed, Displayed):
                 f" {release.ball.data_norm:g}): the row was clipped to it, as it would have been in"
                 " training.",
             )
-        return tuple(self._answer(x, one, notes) for one in self._labels(label))
+        return tuple(self._answer(x, each, notes) for each in self._labels(label))
 
     @cached_property
     def form(self) -> Form:
-        """What a person is asked for."""
+        """The form of the values that a lookup needs."""
         return Form.of(self.encoding, self.release)
 
     @property
     def input_condition(self) -> str | None:
-        """Where values have to be given as the steps of a pipeline return them, a sentence."""
+        """A sentence if values must be given as the steps of a pipeline return them, or None."""
         if not self.steps:
             return None
         steps = listed([step.name for step in self.steps])
@@ -286,15 +300,15 @@ class PublishedReport(Sealed, Displayed):
         classes = self.release.classes
         if classes is None:
             if label is None:
-                raise InvalidInput("label: must be given, for the model predicts a number.")
+                raise InvalidInput("label: must be given, because the model predicts a number.")
             return (form_number("label", label),)
         known = classes.tolist()
         if label is None:
             return tuple(known)
         if isinstance(label, str | int | float | np.generic):
-            for one in known:
-                if one == label or str(one) == str(label).strip():
-                    return (one,)
+            for known_label in known:
+                if known_label == label or str(known_label) == str(label).strip():
+                    return (known_label,)
         names = f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
         raise InvalidInput(f"label: must be {names}.")
 
@@ -308,11 +322,11 @@ class PublishedReport(Sealed, Displayed):
                 " was clipped to it, as it would have been in training.",
             )
         rows, labels, _ = self._rows(x, label)
-        found = self.bounds(rows, labels)
+        bounds = self.bounds(rows, labels)
         return Answer(
             label=label,
             audience=self.audience,
-            **{name: float(value[0]) for name, value in vars(found).items()},
+            **{name: float(value[0]) for name, value in vars(bounds).items()},
             delta=0.0 if self.budget is None else self.budget.delta,
             fails_with=self.fails_with,
             everything_fails_with=self.everything_fails_with,
@@ -320,9 +334,9 @@ class PublishedReport(Sealed, Displayed):
         )
 
     def _rows(self, x: Any, y: Any) -> tuple[FloatArray, FloatArray, bool]:
-        """Rows of the unit ball, labels as the loss takes them, and whether it was one row."""
+        """Return rows of the unit ball, labels of the loss, and whether it was one row."""
         given = getattr(x, "columns", None)
-        # The columns of a table are found by their names.
+        # The columns of a table are selected by name.
         names = None if self.release.encodes(x) else self.release.feature_names
         if given is not None and names is not None and tuple(map(str, given)) != names:
             raise InvalidInput(
@@ -335,7 +349,7 @@ class PublishedReport(Sealed, Displayed):
         return problem.held.X, problem.held.y, single
 
     def _separations(self, rows: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(μ₂, μ₃) of each row."""
+        """Return (μ₂, μ₃) of each row."""
         assert self.tangent is not None
         assert isinstance(self.exposure_bound, ObjectiveBound)
         norms = upper_norms(rows)
@@ -346,10 +360,10 @@ class PublishedReport(Sealed, Displayed):
 
     @property
     def spending(self) -> Spending:
-        """What the model and the report spend together."""
-        how = self.release.mechanism
-        epsilon = how.epsilon if how.worst_case < np.inf else np.inf
-        model = (epsilon, how.delta or 0.0)
+        """The privacy cost of the model and the report together."""
+        mechanism = self.release.mechanism
+        epsilon = mechanism.epsilon if mechanism.worst_case < np.inf else np.inf
+        model = (epsilon, mechanism.delta or 0.0)
         if self.tangent is None or self.budget is None:
             return Spending(model=model, sequential=model, together=model)
         extra = self.budget
@@ -365,41 +379,43 @@ class PublishedReport(Sealed, Displayed):
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """What the report says and does not say, a sentence each."""
-        how, spent = self.release.mechanism, self.spending
-        said = [
+        """What the report states and does not state, a sentence each (part of report.json)."""
+        mechanism, spent = self.release.mechanism, self.spending
+        sentences = [
             "For a row of anybody, in the data or not, the report gives an upper bound of its"
             " exposure, the absolute log ratio of the densities of the released theta with and"
             " without that row, in nats.",
         ]
         fails = f"The bound fails with probability at most {upper_text(self.fails_with, 3)}"
         if self.exposure_bound.is_uniform:
-            said.append(f"{fails}, for all rows at once.")
+            sentences.append(f"{fails}, for all rows at once.")
         else:
-            said.append(
+            sentences.append(
                 f"{fails} for a row that was fixed before the noise was drawn; it says nothing of a"
                 " row that was picked after looking at theta or at this report."
             )
-        if how.delta is None and spent.model[0] < np.inf:
-            said.append(
+        if mechanism.delta is None and spent.model[0] < np.inf:
+            sentences.append(
                 f"No bound is above epsilon = {upper_text(spent.model[0])}, which the model"
                 " promises."
             )
         if not spent.model[0] < np.inf:
-            said.append("The model itself promises no epsilon: its loss has no bounded gradient.")
+            sentences.append(
+                "The model itself promises no epsilon: its loss has no bounded gradient."
+            )
         if spent.gradient is None or spent.hessian is None:
             constants = "the constants of the model" if self.read_from_data else "public constants"
-            said.append(f"It is computed from theta and {constants}: it spent nothing more.")
+            sentences.append(f"It is computed from theta and {constants}: it spent nothing more.")
         else:
-            said.append(
+            sentences.append(
                 f"It released a gradient at epsilon = {upper_text(spent.gradient[0])} and a Hessian"
                 f" at epsilon = {upper_text(spent.hessian[0])}, delta ="
                 f" {upper_text(spent.gradient[1])} each, beyond the model; another report of the"
                 " same model would spend that again."
             )
-        said += self.conditions
-        said += [] if self.input_condition is None else [self.input_condition]
-        return tuple(said)
+        sentences += self.conditions
+        sentences += [] if self.input_condition is None else [self.input_condition]
+        return tuple(sentences)
 
     def __repr__(self) -> str:
         return f"PublishedReport({self.kind}, {self.release!r})"
@@ -407,8 +423,8 @@ class PublishedReport(Sealed, Displayed):
     # -- report.json ---------------------------------------------------------------------------
 
     def content(self) -> dict[str, Any]:
-        """Return what report.json holds."""
-        # Left out where they are empty: files of earlier versions lack them.
+        """Return the content of report.json."""
+        # Left out if they are empty: files of earlier versions lack them.
         optional = {
             "read_from_data": list(self.read_from_data),
             "steps": [to_fields(step) for step in self.steps],
@@ -468,8 +484,10 @@ class PublishedReport(Sealed, Displayed):
     def entries(
         self, written: Mapping[str, Any], *, name: str, made: str, data: str | None
     ) -> tuple[Entry, ...]:
-        """Return the line of the model, and that of what was released beyond it
-        (:class:`expost.ledger.Listable`)."""
+        """Return the ledger's entries of the model and of the report's own release.
+
+        See :class:`expost.ledger.Listable`.
+        """
         read = len(self.read_from_data)
         model = tuple(
             replace(line, read_from_data=read)
@@ -499,7 +517,7 @@ class PublishedReport(Sealed, Displayed):
 
 
 def check_publishable(release: Release) -> None:
-    """Refuse a model of which no exposure is bounded."""
+    """Refuse a model without bounded exposures."""
     if not release.mechanism.is_private:
         raise ReleaseRefused(
             "epsilon=inf: the model carries no noise, so that no exposure is bounded; fit one with"
@@ -507,8 +525,8 @@ def check_publishable(release: Release) -> None:
         )
     if release.seeded:
         raise ReleaseRefused(
-            "random_state: the model's noise came from a seed, and no bound holds against whoever"
-            " knows it; fit one without a random_state."
+            "random_state: the model's noise came from a seed, and no bound holds against an"
+            " attacker who knows it; fit one without a random_state."
         )
     if release.mechanism.grid.is_clamped(release.theta):
         raise ReleaseRefused(
@@ -518,13 +536,13 @@ def check_publishable(release: Release) -> None:
 
 
 def _symmetric(lower: Any, dimension: int) -> FloatArray:
-    """The symmetric matrix of a lower triangle."""
+    """Return the symmetric matrix of a lower triangle."""
     if [len(row) for row in lower] != list(range(1, dimension + 1)):
         raise InvalidInput(
             f"hessian_lower_triangle: must have {dimension} rows of 1, 2, … numbers."
         )
     matrix = np.zeros((dimension, dimension))
-    for place, row in enumerate(lower):
-        matrix[place, : place + 1] = [number(entry) for entry in row]
-        matrix[: place + 1, place] = matrix[place, : place + 1]
+    for index, row in enumerate(lower):
+        matrix[index, : index + 1] = [number(entry) for entry in row]
+        matrix[: index + 1, index] = matrix[index, : index + 1]
     return matrix

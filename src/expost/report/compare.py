@@ -1,4 +1,4 @@
-"""A profile beside a choice of ε on one page: the model's ε beside the recommended one.
+"""A profile and a choice of ε on one page: the ε of the model and the recommended one.
 
 Documents are compared by their facts, never by their sentences.
 """
@@ -30,24 +30,24 @@ def model_facts(mechanism: Any) -> dict[str, Any]:
 
 
 def compared(page: Page) -> Page:
-    """Return the page with one verdict on both, where it has a profile and a choice of ε."""
+    """Return the page with one verdict on both, if it has a profile and a choice of ε."""
     profile, choice = page.get("profile"), page.get("epsilon")
     if profile is None or choice is None:
         return page
     reason = _why_not(profile, choice)
     if reason is None:
-        profile = _beside(profile, choice)
+        profile = _with_verdict(profile, choice)
     else:
-        apart = Alert(
+        alert = Alert(
             severity="note", title="The choice of ε is not compared with this model.", text=reason
         )
-        profile = replace(profile, alerts=(*profile.alerts, apart))
+        profile = replace(profile, alerts=(*profile.alerts, alert))
     documents = tuple(profile if each.kind == "profile" else each for each in page.documents)
     return replace(page, documents=documents)
 
 
 def _why_not(profile: Document, choice: Document) -> str | None:
-    """Return why the two ε say nothing about each other; None where they do."""
+    """Return why the two ε cannot be compared; None if they can."""
     mine, theirs = profile.facts, choice.facts
     if mine.get("unit") == "person":
         return (
@@ -61,17 +61,17 @@ def _why_not(profile: Document, choice: Document) -> str | None:
     return None
 
 
-def _beside(profile: Document, choice: Document) -> Document:
+def _with_verdict(profile: Document, choice: Document) -> Document:
     """Return the profile with the verdict on its ε."""
     released, advised = profile.facts.get("epsilon"), choice.facts.get("recommended")
     if profile.verdict is not None and profile.verdict.priority >= 90:
-        # A model that is wrong or useless is judged by that alone.
+        # The verdict on a wrong or useless model stays.
         return profile
     if not isinstance(advised, int | float):
         return _judged(
             profile,
             "No ε is recommended for this table.",
-            "Accept a larger posterior, ask less of the model or collect more rows; otherwise do"
+            "Accept a larger posterior, accept less utility or collect more rows; otherwise do"
             " not share this model.",
             "bad",
         )

@@ -118,7 +118,7 @@ class Column:
 class Table:
     """Formatted cells, and the unformatted ``values`` behind them.
 
-    ``label`` is the index of the column that names each row; ``caption`` says what is listed.
+    ``label`` is the index of the column that names each row; ``caption`` describes the table.
     """
 
     columns: tuple[Column, ...]
@@ -130,7 +130,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Widget:
-    """A part of the page that a script brings to life.
+    """An interactive part of the page.
 
     ``name`` is "slider" or "search"; ``data`` is what the script reads, as strict JSON; ``blocks``
     show its initial state, in every format and where no script runs.
@@ -196,7 +196,7 @@ class Section:
     id : str
         The anchor, unique on a page.
     nav : str
-        One of ``NAVIGATION``: where the section stands, and the link that leads to it. Sections
+        One of ``NAVIGATION``: the position of the section, and the link to it. Sections
         under "Details" are shown closed.
     brief : bool
         Whether the terminal and notebooks show the section too.
@@ -215,9 +215,9 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The result and the decision in one sentence, with what is added to it.
+    """The result and the decision in one sentence, and a remark (``more``).
 
-    ``priority``: of several documents on a page the one with the largest speaks first.
+    ``priority``: of several verdicts on a page the one with the largest comes first.
     """
 
     text: str
@@ -242,7 +242,7 @@ class Tile:
 
 @dataclass(frozen=True, kw_only=True)
 class Alert:
-    """What the reader must know: a title, a sentence, and how severe it is."""
+    """A notice to the reader: a title, a sentence, and its severity."""
 
     severity: Severity
     title: str
@@ -308,7 +308,7 @@ class Document:
     tiles : tuple of Tile
         At most four figures.
     alerts : tuple of Alert
-        What the reader must know.
+        Notices to the reader.
     steps : tuple of Code
         What to do next: one command, at most two.
     sections : tuple of Section
@@ -322,7 +322,7 @@ class Document:
     facts : mapping
         Scalars that several documents of a page are compared by.
     why_not_public : str or None
-        Why a public page leaves the document out, where the audience alone does not say.
+        Why a public page omits the document, if the audience alone does not explain it.
     """
 
     kind: str
@@ -490,7 +490,7 @@ class Page:
 
 
 def one_line(value: object) -> str:
-    """Return text that came from outside, printable and on one line."""
+    """Return untrusted text, printable and on one line."""
     return printable(value, _LONGEST_TEXT)
 
 

@@ -20,7 +20,7 @@ from expost.types import Audience
 __all__ = ["Drawing", "draw", "plot", "print_audience"]
 
 _INCHES, _HEIGHT, _LOW_HEIGHT = 6.8, 4.0, 2.9
-# By which the audience is known again on axes that several drawings share.
+# The group id of the audience on axes that several drawings share.
 _AUDIENCE = "expost-audience"
 _STRICTNESS = (Audience.CURATOR_ONLY, Audience.NEEDS_REVIEW, Audience.PUBLIC)
 # Colours of text and shades.
@@ -29,7 +29,7 @@ _QUIET, _SHADE = "#5b6570", "#e3e6ea"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Drawing:
-    """What was drawn: a figure of matplotlib, and one axes for each panel.
+    """A drawn figure of matplotlib, with one axes for each panel.
 
     ``is_own``: whether the figure was made for it; a notebook shows such a figure by itself.
     """
@@ -67,12 +67,17 @@ def plot(result: Any, kind: str | None = None, ax: Any = None, **options: Any) -
     ax : matplotlib axes or sequence of axes, optional
         Where to draw, one for each panel; a new figure by default.
     **options
-        What else belongs to this kind of result, as its document takes it.
+        Further options of the document of this kind of result.
 
     Returns
     -------
     Drawing
-        ``figure_`` and ``axes_`` of what was drawn.
+        The figure, with ``figure_`` and ``axes_`` of matplotlib.
+
+    Raises
+    ------
+    InvalidInput
+        If the document has no figure, or none of this kind.
     """
     document = document_of(result, **options)
     figures = document.figures
@@ -85,7 +90,7 @@ def plot(result: Any, kind: str | None = None, ax: Any = None, **options: Any) -
 
 
 def draw(figure: Figure, audience: Audience, ax: Any = None) -> Drawing:
-    """Draw all panels into ``ax``, or into a figure of their own that pyplot does not know."""
+    """Draw all panels into ``ax``, or into a new figure that pyplot does not manage."""
     panels = len(figure.panels)
     if ax is None:
         from matplotlib.figure import Figure as Canvas
@@ -179,12 +184,12 @@ def _set_axis(ax: Any, which: str, axis: Axis) -> None:
 
 
 def _label_rules(ax: Any, panel: Panel) -> None:
-    """Labels of upright lines stand below one another, away from those of level lines."""
+    """Draw the labels of vertical lines below one another, away from those of horizontal lines."""
     labelled = [rule for rule in panel.rules if rule.label and math.isfinite(rule.at)]
     upright = [rule for rule in labelled if rule.axis == "x"]
     style = {"fontsize": "small", "color": _QUIET, "clip_on": True}
     for line, rule in enumerate(upright):
-        # A label stands on the side of its line that has more room.
+        # A label is on the side of its line that has more room.
         at = ax.transAxes.inverted().transform(ax.transData.transform((rule.at, 0.0)))[0]
         side = "left" if at <= 0.5 else "right"
         where = {"transform": ax.get_xaxis_transform(), "ha": side, "va": "top"}
@@ -197,7 +202,7 @@ def _label_rules(ax: Any, panel: Panel) -> None:
 
 
 def print_audience(ax: Any, audience: Audience) -> None:
-    """Print the audience below the axes; where several were drawn, the strictest of them."""
+    """Print the audience below the axes; the strictest of several."""
     for text in ax.texts:
         if text.get_gid() == _AUDIENCE:
             before = next(each for each in _STRICTNESS if each.meaning == text.get_text())
@@ -219,7 +224,7 @@ def print_audience(ax: Any, audience: Audience) -> None:
 
 
 def _name(text: str) -> str:
-    """Return a name for the legend; matplotlib leaves out what begins with an underscore."""
+    """Return a name for the legend; matplotlib omits names that start with an underscore."""
     return _plain(text) if text else "_unnamed"
 
 

@@ -31,7 +31,7 @@ class Axis:
     categories : tuple of str
         Names at 0, 1, 2, …; then ``low`` is -0.5 and ``high`` is one half past the last.
     quantity : str
-        What scripts know the axis by: "epsilon" or "rank"; empty: nothing follows it.
+        The name of the axis for scripts: "epsilon" or "rank"; empty: none uses it.
     """
 
     label: str
@@ -88,7 +88,7 @@ class Band:
 class Rule:
     """A reference line at ``at`` of one axis, or the shaded range from ``at`` to ``to``.
 
-    ``label``: written beside the line inside the panel; ``name``: written in the legend.
+    ``label``: written next to the line inside the panel; ``name``: written in the legend.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """One pair of axes with what is drawn between them."""
+    """One pair of axes and its contents."""
 
     title: str
     x: Axis
@@ -120,7 +120,7 @@ class Figure:
     key : str
         The name of the figure: unique on a page, and the ``kind`` of ``plot()``.
     description : str
-        What the figure shows, for people who do not see it.
+        The contents of the figure, for screen readers.
     panels : tuple of Panel
         The panels, from top to bottom.
     caption : str

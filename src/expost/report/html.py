@@ -41,7 +41,7 @@ __all__ = ["render_fragment", "render_html", "script", "style_sheet"]
 
 # From files that know nothing of the others to the file that starts them all.
 _SCRIPTS = ("numbers", "law", "slider", "chart", "search", "main")
-# Characters that mean something to HTML or to a script, wherever they stand in JSON.
+# Characters with a meaning in HTML or in a script at any position of JSON.
 _ESCAPES = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
 # An option of a command: no line may end inside of it.
 _OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]*)")
@@ -126,7 +126,7 @@ def script() -> str:
 
 @dataclass
 class _Writer:
-    """Writes sections and collects what the page's script reads.
+    """A writer of sections that collects the data of the page's script.
 
     ``level``: of the heading of a section; ``data``: by kind of document and name of widget.
     """
@@ -140,7 +140,7 @@ class _Writer:
         """Return a section; those under Details are closed."""
         key = self._unique(section.id)
         closed = section.nav == "Details"
-        # Inside Details, sections stand below its heading.
+        # Inside Details, sections are below its heading.
         level = self.level + closed
         blocks = self._blocks(section.blocks, kind, key, level + 1)
         if closed:
@@ -330,7 +330,7 @@ def _navigation(shown: Iterable[tuple[str, Markup]]) -> list[tuple[str, str]]:
 
 
 def _closing(page: Page, writer: _Writer) -> list[Markup]:
-    """Return what ends the details: settings, terms and versions."""
+    """Return the last parts of the details: settings, terms and versions."""
     parts: list[tuple[str, tuple[Block, ...]]] = []
     if page.settings:
         settings = table(
@@ -353,7 +353,7 @@ def _closing(page: Page, writer: _Writer) -> list[Markup]:
 
 
 def _audience(audience: Audience) -> Markup:
-    """Return the bar with who may read this."""
+    """Return the bar with the audience."""
     word, colon, rest = audience.meaning.partition(":")
     name = audience.name.lower().replace("_", "-")
     return Markup('<p class="audience audience-{}" role="note"><strong>{}{}</strong>{}</p>').format(
@@ -366,7 +366,7 @@ _PERSON = "m3.4 0a1.9 1.9 0 1 0 .01 0zm-3.4 9.6v-2.2q0-2.6 2.4-2.6h2q2.4 0 2.4 2
 
 
 def _people(filled: int) -> Markup:
-    """Return 100 people, so many of them filled."""
+    """Return 100 people, ``filled`` of them filled."""
     places = [(10 * (index % 20) + 1.6, 12 * (index // 20) + 1.2) for index in range(100)]
     shapes = [f"M{x:g} {y:g}{_PERSON}" for x, y in places]
     return Markup(
@@ -376,7 +376,7 @@ def _people(filled: int) -> Markup:
 
 
 def _data_block(data: Mapping[str, Mapping[str, Any]]) -> Markup | None:
-    """Return what the script reads, as JSON that cannot end its block; None: there is no script."""
+    """Return the data of the script as JSON that cannot end its block; None without a script."""
     if not data:
         return None
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""The universal functions of a row's loss as tables that a page carries and a browser evaluates.
+"""The universal functions of a row's loss as tables that a browser evaluates.
 
 Conventions
 -----------
@@ -9,14 +9,14 @@ x          log t, or log ε for the scale. Every function is analytic in it, wit
            pieces of unit length converge like 6⁻ᵏ.
 exposure   E∣ℓ∣/t.
 advantage  P(ℓ > 0) − P(ℓ < 0).
-belief     E[sigmoid(logit(prior) + ℓ)].
+posterior  E[sigmoid(logit(prior) + ℓ)].
 scale      log(scale(ε)/ε): a constant under norm-Laplace noise.
 
 Below ``SMALLEST`` = 10⁻¹² no table is needed. With β = 1, u the direction of the shift and b the
 noise, ℓ/t = (∥b − tu∥ − ∥b∥)/t grows with t (a convex function of t over t) from −b·u/∥b∥, whose
-mean is 0; so E∣ℓ/t − (its limit)∣ = E[ℓ]/t ≤ tanh(t/2) ≤ t/2, for E[ℓ] = E[a tanh(a/2)] and
+mean is 0; so E∣ℓ/t − (its limit)∣ = E[ℓ]/t ≤ tanh(t/2) ≤ t/2, as E[ℓ] = E[a tanh(a/2)] and
 a = ∣ℓ∣ ≤ t. Hence E∣ℓ∣/t is within t/2 of its limit, the advantage E[tanh(a/2)] within t³ of ½E∣ℓ∣,
-and the belief within t of the prior. Under Gaussian noise the same follows from the closed forms.
+and the posterior within t of the prior. With Gaussian noise this follows from the closed forms.
 """
 
 import math
@@ -37,10 +37,10 @@ __all__ = ["SMALLEST", "LawTable", "Pieces", "law_table", "scale_table"]
 
 SMALLEST = 1e-12
 _DEGREE = 17
-# Lengths of pieces that are tried, until the error that is seen is small enough.
+# Lengths of pieces that are tried until the measured error is small enough.
 _WIDTHS = (1.0, 0.5, 0.25, 0.125, 0.0625)
 _ENOUGH = 1e-11
-# So many values of ε show whether a scale is proportional to ε.
+# The number of values of ε by which a scale is found to be proportional to ε.
 _PROPORTIONAL = 5
 # Coefficients that change nothing in float64 are left out.
 _NEGLIGIBLE = 1e-16
@@ -72,10 +72,10 @@ class Pieces:
         return self.low + self.width * len(self.coefficients)
 
     def __call__(self, x: float) -> float:
-        """The value at ``x``."""
-        place = min(max(x, self.low), self.high) - self.low
-        piece = min(int(place / self.width), len(self.coefficients) - 1)
-        node = 2 * (place / self.width - piece) - 1
+        """Return the value at ``x``."""
+        offset = min(max(x, self.low), self.high) - self.low
+        piece = min(int(offset / self.width), len(self.coefficients) - 1)
+        node = 2 * (offset / self.width - piece) - 1
         return float(chebyshev.chebval(node, self.coefficients[piece]))
 
 
@@ -83,36 +83,36 @@ class Pieces:
 class LawTable:
     """The law of a row's loss at every separation up to the tables' ends, for any ε.
 
-    ``prior``  what the attacker holds beforehand; the belief is for it alone.
-    ``error``  the law's own, and the largest difference from it that was seen where the two were
-               compared, between all nodes: relative of exposures, absolute of the others.
+    ``prior``  of the attacker; the posterior is for it alone.
+    ``error``  that of the law, plus the largest measured difference from it between the nodes:
+               relative for exposures, absolute for the others.
     """
 
     prior: float
     exposure: Pieces
     advantage: Pieces
-    belief: Pieces
+    posterior: Pieces
     error: float
 
     def exposure_at(self, separation: float) -> float:
-        """E∣ℓ∣ at one separation."""
+        """Return E∣ℓ∣ at one separation."""
         return separation * self.exposure(math.log(separation)) if separation > 0 else 0.0
 
     def advantage_at(self, separation: float) -> float:
-        """The Bayes adversary's advantage."""
+        """Return the advantage of the Bayes-optimal attacker."""
         if not separation >= SMALLEST:
             return 0.5 * self.exposure_at(separation)
         return min(self.advantage(math.log(separation)), 1.0)
 
-    def belief_at(self, separation: float) -> float:
-        """The typical belief."""
+    def posterior_at(self, separation: float) -> float:
+        """Return the expected posterior."""
         if not separation >= SMALLEST:
             return self.prior
-        return min(self.belief(math.log(separation)), 1.0)
+        return min(self.posterior(math.log(separation)), 1.0)
 
 
 def law_table(mechanism: ClosedForm, prior: float, least: float, largest: float) -> LawTable:
-    """The table of the mechanism's law for separations from ``least`` to ``largest``."""
+    """Return the table of the mechanism's law for separations from ``least`` to ``largest``."""
     start = math.floor(math.log(max(min(least, largest), SMALLEST)))
     end = math.ceil(math.log(max(largest, SMALLEST))) + 1
     # The law is free of ε: one table serves all.
@@ -132,18 +132,18 @@ def _law_table(mechanism: ClosedForm, prior: float, start: int, end: int) -> Law
         lambda x: law(x).expected_exposure / np.exp(x), start, end, relative=True
     )
     advantage, second = _resolved(lambda x: law(x).advantage, start, end)
-    belief, third = _resolved(lambda x: law(x).expected_belief(prior), start, end)
+    posterior, third = _resolved(lambda x: law(x).expected_posterior(prior), start, end)
     return LawTable(
         prior=prior,
         exposure=exposure,
         advantage=advantage,
-        belief=belief,
+        posterior=posterior,
         error=max(first, second, third) + _LAW_ERROR,
     )
 
 
 def scale_table(mechanism: ClosedForm, low: float, high: float) -> tuple[Pieces, float]:
-    """log(scale(ε)/ε) over log ε for ε from ``low`` to ``high``, and its largest error seen."""
+    """Return log(scale(ε)/ε) over log ε from ``low`` to ``high``, and its measured error."""
     start, end = math.floor(math.log(low)), math.ceil(math.log(high))
     return _scale_table(_any_epsilon(mechanism), start, end)
 
@@ -166,16 +166,17 @@ def _scale_table(mechanism: ClosedForm, start: int, end: int) -> tuple[Pieces, f
 def _resolved(
     function: Callable[[FloatArray], FloatArray], start: int, end: int, *, relative: bool = False
 ) -> tuple[Pieces, float]:
-    """On unit pieces, or on the longest of the shorter ones that are good enough.
+    """Return interpolants on unit pieces, or on the longest pieces that are accurate enough.
 
-    A belief from a prior p other than ½ has poles at ℓ = −logit(p) ± iπ, closer to the real line.
+    For a prior p other than ½ the posterior has poles at ℓ = −logit(p) ± iπ, closer to the real
+    line.
     """
-    found = [_interpolated(function, start, end, _WIDTHS[0], relative=relative)]
+    candidates = [_interpolated(function, start, end, _WIDTHS[0], relative=relative)]
     for width in _WIDTHS[1:]:
-        if found[-1][1] <= _ENOUGH:
+        if candidates[-1][1] <= _ENOUGH:
             break
-        found.append(_interpolated(function, start, end, width, relative=relative))
-    return min(found, key=lambda candidate: candidate[1])
+        candidates.append(_interpolated(function, start, end, width, relative=relative))
+    return min(candidates, key=lambda candidate: candidate[1])
 
 
 def _interpolated(
@@ -186,7 +187,7 @@ def _interpolated(
     *,
     relative: bool = False,
 ) -> tuple[Pieces, float]:
-    """Interpolants of degree 17, and their largest error seen between the nodes."""
+    """Return interpolants of degree 17, and their largest error between the nodes."""
     nodes = chebyshev.chebpts1(_DEGREE + 1)
     between = np.cos(np.pi * np.arange(_DEGREE + 2) / (_DEGREE + 1))
     lows = start + width * np.arange(math.ceil((end - start) / width))
@@ -208,7 +209,7 @@ def _interpolated(
 
 
 def _shortened(coefficients: FloatArray) -> FloatArray:
-    """Without the last coefficients, where they add up to less than rounding."""
+    """Return the series without the last coefficients if their sum is below the rounding error."""
     rest = np.cumsum(np.abs(coefficients[::-1]))[::-1]
     kept = np.flatnonzero(rest > _NEGLIGIBLE * rest[0])
     return coefficients[: int(kept[-1]) + 1] if len(kept) else coefficients[:1]

@@ -20,9 +20,9 @@ from expost.report.document import (
 
 __all__ = ["render_markdown"]
 
-# Characters that mean something to Markdown or HTML, wherever they stand.
+# Characters with a meaning in Markdown or HTML at any position.
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|!~&$@])")
-# A line that begins like a list.
+# A line that starts like a list.
 _START = re.compile(r"^(\s*\d*)([-+=.)])(?=\s|$)")
 
 

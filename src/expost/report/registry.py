@@ -1,7 +1,7 @@
 """The document of every kind of result.
 
-A result is described in one module of :mod:`expost.report.sections`. Modules are named as text and
-imported when a result of their kind is shown, so that a page without an audit imports no attack.
+A result is described in one module of :mod:`expost.report.sections`. Modules are named by strings
+and imported when a result of their kind is shown: a page without an audit imports no attack.
 """
 
 import inspect
@@ -25,11 +25,11 @@ _DOCUMENTS: Mapping[str, tuple[str, str]] = {
     "expost.epsilon.choice.EpsilonChoice": ("epsilon", "epsilon_document"),
     "expost.publishing.report.PublishedReport": ("published", "published_document"),
     "expost.publishing.lookup.Answer": ("published", "answer_document"),
-    "expost.publishing.compare.Comparison": ("small", "comparison_document"),
+    "expost.publishing.compare.Comparison": ("row_results", "comparison_document"),
     "expost.ledger.Ledger": ("ledger", "ledger_document"),
     "expost.ledger.Listing": ("ledger", "listing_document"),
     "expost.mechanisms.dpsgd.Transcript": ("training", "training_document"),
-    # Named as text only, so that torch is not imported.
+    # Named by strings, so that torch is not imported.
     "expost.torch.tracking.Tracker": ("training", "training_document"),
     "expost.torch.training.Training": ("training", "training_document"),
     "expost.risk.statement.Identifiability": ("risk", "risk_document"),
@@ -38,10 +38,10 @@ _DOCUMENTS: Mapping[str, tuple[str, str]] = {
     "expost.groups.exposure.Grouping": ("groups", "groups_document"),
     "expost.groups.exposure.Explanation": ("groups", "groups_document"),
     "expost.release.Release": ("small", "release_document"),
-    "expost.neighbouring.neighbours.Neighbours": ("small", "neighbours_document"),
-    "expost.mechanisms.row_losses.RowLosses": ("small", "row_losses_document"),
-    "expost.epsilon.row_figures.EstimatedLosses": ("small", "estimated_losses_document"),
-    "expost.profiles.transcript.IndividualEpsilon": ("small", "individual_epsilon_document"),
+    "expost.neighbouring.neighbours.Neighbours": ("row_results", "neighbours_document"),
+    "expost.mechanisms.row_losses.RowLosses": ("row_results", "row_losses_document"),
+    "expost.epsilon.row_figures.EstimatedLosses": ("row_results", "estimated_losses_document"),
+    "expost.profiles.transcript.IndividualEpsilon": ("row_results", "individual_epsilon_document"),
     "expost.noise.coverage.Coverage": ("small", "coverage_document"),
     "expost.selection.private.SelectionCost": ("small", "selection_cost_document"),
     "expost.selection.tuning.SelectedRegularization": (
@@ -50,10 +50,10 @@ _DOCUMENTS: Mapping[str, tuple[str, str]] = {
     ),
     "expost.auditing.result.Audit": ("audit", "audit_document"),
     "expost.auditing.sweep.AuditSweep": ("audits", "audits_document"),
-    "expost.auditing.lower_bounds.LowerBound": ("small", "lower_bound_document"),
-    "expost.auditing.roc.AttackFigures": ("small", "attack_figures_document"),
-    "expost.auditing.roc.Roc": ("small", "roc_document"),
-    "expost.auditing.disparity.Disparity": ("small", "disparity_document"),
+    "expost.auditing.lower_bounds.LowerBound": ("attacks", "lower_bound_document"),
+    "expost.auditing.roc.AttackFigures": ("attacks", "attack_figures_document"),
+    "expost.auditing.roc.Roc": ("attacks", "roc_document"),
+    "expost.auditing.disparity.Disparity": ("attacks", "disparity_document"),
 }
 
 
@@ -67,7 +67,12 @@ def document_of(result: Any, context: Context | None = None, **options: Any) -> 
     context : Context, optional
         Settings, notices, a file name and a date to show.
     **options
-        What else belongs to this kind of result, as the function that describes it takes it.
+        Further options of the document of this kind of result.
+
+    Returns
+    -------
+    Document
+        Its sections, alerts and settings.
     """
     document: Document = _description(result)(result, **options)
     return document.within(context)
@@ -103,8 +108,8 @@ def _description(result: Any) -> Callable[..., Document]:
             described_by = getattr(import_module(f"expost.report.sections.{module}"), function)
             return cast(Callable[..., Document], described_by)
     raise InvalidInput(
-        f"results: cannot report a {type(result).__name__}; give profiles, choices of ε, audits and"
-        " what else the verbs of expost return."
+        f"results: cannot report a {type(result).__name__}; give profiles, choices of ε, audits or"
+        " other results of expost."
     )
 
 

@@ -1,7 +1,7 @@
-"""Every row's figures as a page carries them, for its search and for what it shows of a rank.
+"""The figures of every row on a page, for its search and for the read-out of a rank.
 
-No values of the table: keys, losses with their intervals, distances. Rows stand in the order of
-their ranks, the most exposed first, so that a rank needs no sorting in single precision.
+No values of the table: keys, losses with their intervals, distances. Rows are in the order of their
+ranks, the most exposed first, so that a rank needs no sorting in single precision.
 """
 
 import base64
@@ -19,7 +19,7 @@ from expost.types import FloatArray, Neighbouring
 
 __all__ = ["MOST_ROWS", "RowsData", "packed_rows", "rows_of_profile", "search_widget", "shown_key"]
 
-# A page with more rows than this is slow to open: it has the most exposed of them.
+# A page with more rows would be slow to open: it holds the most exposed of them.
 MOST_ROWS = 100_000
 _LONGEST_KEY = 200
 
@@ -29,14 +29,14 @@ class RowsData:
     """The most exposed rows, in the order of their ranks; all of them up to 100,000.
 
     ``unit``      row, candidate or person.
-    ``total``     how many there are.
-    ``rows``      how many rows the table has: more than ``total`` where these are persons.
+    ``total``     the number of units.
+    ``rows``      the number of rows of the table: more than ``total`` if the units are persons.
     ``numbers``   of each row, counted from 0 in the table's order (persons: in the order in which
                   they first appear).
     ``keys``      their ids, or None.
-    ``loss``, ``low``, ``high``  each loss and the ends of its proved interval.
-    ``distance``  how far each row moves what the noise is added to.
-    ``noiseless`` whether rows are told apart by distances alone.
+    ``loss``, ``low``, ``high``  each loss and the ends of its certified interval.
+    ``distance``  how far each row moves the quantity that the noise is added to.
+    ``noiseless`` whether rows are ranked by distances alone.
     ``in_order``  whether row i of the table is the row with the number i.
     """
 
@@ -61,18 +61,18 @@ class RowsData:
             raise InvalidInput("numbers: must be of at least 0, and below 2**32.")
 
     def __len__(self) -> int:
-        """How many rows the page has."""
+        """Return the number of rows on the page."""
         return len(self.numbers)
 
     @property
     def within(self) -> FloatArray:
-        """Each loss is proved to lie within so many nats of its figure; 0 without noise."""
+        """The certified error of each loss in nats; 0 without noise."""
         loss, low, high = (np.asarray(ends) for ends in (self.loss, self.low, self.high))
         if self.noiseless:
             return np.zeros(len(loss))
         with np.errstate(invalid="ignore"):
             width = np.maximum(high - loss, loss - low)
-        # What is infinite at both ends is not known at all.
+        # A loss that is infinite at both ends is unknown.
         return np.where(np.isnan(width), np.inf, width)
 
 
@@ -115,15 +115,15 @@ def search_widget(profile: Profile) -> Widget:
 
 
 def shown_key(key: object) -> str:
-    """An id as a page shows it."""
+    """Return an id as a page shows it."""
     return printable(key, _LONGEST_KEY)
 
 
 def packed_rows(rows: RowsData) -> dict[str, object]:
-    """The rows as a page reads them: arrays as base64 of little-endian bytes.
+    """Return the rows for the script of a page: arrays as base64 of little-endian bytes.
 
-    In single precision, which changes a figure by 6·10⁻⁸ of itself. The interval of a loss is told
-    by its half width, rounded up: its ends would lie closer together than single precision tells.
+    They are in single precision, with a relative error of 6·10⁻⁸. The interval of a loss is stored
+    as its half width, rounded up: its ends may be closer together than single precision resolves.
     """
     return {
         "unit": rows.unit,

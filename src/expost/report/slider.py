@@ -1,9 +1,9 @@
-"""How the typical figures depend on ε, as a page carries it: exactly, or at the ε that were tried.
+"""The expected figures over ε on a page: exact, or at the ε that were tried.
 
 Under output perturbation a row's loss depends on ε through scale(ε)·distance alone. The page holds
-distances of rows and the tables of :mod:`expost.report.law_table`, and computes at any ε in the
-browser what Python computes. Where losses are only sampled there are steps: the ε that were looked
-at, with what was found there. A released model's own losses do not move.
+distances of rows and the tables of :mod:`expost.report.law_table`, and computes the same figures in
+the browser at any ε. Sampled losses have steps: the ε that were tried, with the figures there. The
+losses of the released model itself do not depend on the slider.
 
 E∣ℓ∣ grows with the distance, so that its quantiles over rows are its values at quantiles of the
 distance: distances at a few hundred ranks stand for all rows, without error at those ranks.
@@ -31,9 +31,9 @@ from expost.types import IntArray, Neighbouring
 __all__ = [
     "SHARES",
     "ExactSlider",
+    "ExpectedFigures",
     "SliderData",
     "Step",
-    "TypicalFigures",
     "curve_ranks",
     "epsilon_range",
     "slider_of_choice",
@@ -41,46 +41,46 @@ __all__ = [
     "slider_widget",
 ]
 
-# Shares of the rows whose typical exposures are shown; 1: the largest.
+# Shares of the rows whose expected exposures are shown; 1: the largest.
 SHARES = (0.5, 0.9, 0.99, 1.0)
 _POINTS = 400
-# The slider of a profile reaches at least so far, and so many times past the model's own ε.
+# The slider of a profile reaches at least _AXIS, and _REACH times past the ε of the model.
 _AXIS, _REACH = (0.01, 100.0), 100.0
 # More decades than this around an extreme ε are left out.
 _LONGEST = 1e10
 # How far the range of a choice of ε reaches past an end of interest that lies at its edge.
 _MARGIN = 2.0
-# A guess that is wrong more seldom than this is not told from one that never is.
+# A guess that is wrong less often than this cannot be distinguished from one that never is.
 _MOST_TIMES = 1e9
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What was found at one ε: typical exposures at ``SHARES``, and of the most exposed row.
+    """The figures at one ε: expected exposures at ``SHARES``, and of the most exposed row.
 
-    ``belief``     the upper limit of its posterior at the limit's quantile.
+    ``posterior``  its upper limit at the quantile of the limit, for the most exposed row.
     ``error``      the largest standard error of the exposures.
     """
 
     epsilon: float
-    typical: tuple[float, ...]
-    belief: float
+    exposures: tuple[float, ...]
+    posterior: float
     error: float
 
     def __post_init__(self) -> None:
-        if not (0 < self.epsilon < math.inf and len(self.typical) == len(SHARES)):
+        if not (0 < self.epsilon < math.inf and len(self.exposures) == len(SHARES)):
             raise InvalidInput("steps: each must have a positive ε, and a figure for each share.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExactSlider:
-    """Everything that typical figures are computed from, at any ε from ``low`` to ``high``.
+    """Everything that expected figures are computed from, at any ε from ``low`` to ``high``.
 
     ``scale``      log(scale(ε)/ε) over log ε.
     ``ranks``, ``distances``  of at most 400 rows: the ``ranks``-th largest distances of them all.
     ``quantiles``  the distances at ``SHARES``.
-    ``farthest``   the upper end of the largest distance, which the belief and the advantage are of.
-    ``error``      how far a figure may be from the law's, relative: the errors of both tables.
+    ``farthest``   the upper end of the largest distance, for the posterior and the advantage.
+    ``error``      the relative error of a figure: the errors of both tables.
     """
 
     law: LawTable
@@ -98,30 +98,30 @@ class ExactSlider:
             raise InvalidInput("distances: must be finite numbers of at least 0.")
 
     def separation(self, epsilon: float, distance: float) -> float:
-        """scale(ε)·distance."""
+        """Return scale(ε)·distance."""
         return epsilon * math.exp(self.scale(math.log(epsilon))) * distance
 
 
 @dataclass(frozen=True, kw_only=True)
-class TypicalFigures:
+class ExpectedFigures:
     """The figures at one ε: exposures at ``SHARES``, and of the most exposed row.
 
-    ``wrong``  an attacker who was undecided and guesses is wrong once in so many times,
-               2/(1 − advantage): from 2, a coin toss, to ∞.
+    ``wrong``  a guess from a prior of ½ is wrong once in so many times, 2/(1 − advantage): from
+               2 (random guessing) to ∞.
     """
 
-    typical: tuple[float, ...]
-    belief: float
+    exposures: tuple[float, ...]
+    posterior: float
     advantage: float | None
 
     @property
     def by_share(self) -> tuple[tuple[float, float], ...]:
-        """Pairs of a share of the rows and what it is exposed by at most."""
-        return tuple(zip(SHARES, self.typical, strict=True))
+        """Pairs of a share of the rows and its largest exposure."""
+        return tuple(zip(SHARES, self.exposures, strict=True))
 
     @property
     def wrong_text(self) -> str:
-        """How often that is, in words; what the tables do not resolve is not called never."""
+        """How often a guess is wrong, in words; never is not stated."""
         if self.wrong is None:
             return "not known"
         if not self.wrong < _MOST_TIMES:
@@ -138,20 +138,20 @@ class TypicalFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class SliderData:
-    """A slider over ε from ``low`` to ``high`` that begins at ``start``: ``exact``, or ``steps``.
+    """A slider over ε from ``low`` to ``high``, first at ``start``: ``exact``, or with ``steps``.
 
-    ``unit``   what the figures are of: rows, candidates or persons.
-    ``prior``  what the attacker holds beforehand, for the belief.
-    ``absent`` whether the rows are candidates who are not in the data: the belief is then that.
-    ``begins`` what the ε is that it begins at, in words.
-    ``fixed_gradients``  whether distances are the lengths of gradients at one model, so that the
-               law is exact for these alone.
+    ``start_label``      the meaning of the ε at ``start``.
+    ``unit``             row, candidate or person.
+    ``prior``            of the attacker, for the posterior.
+    ``absent``           whether the posterior is that of absence: the rows are not in the data.
+    ``fixed_gradients``  whether distances are lengths of gradients at one model, so that the law
+                         is exact for these alone.
     """
 
     low: float
     high: float
     start: float
-    begins: str
+    start_label: str
     unit: str
     prior: float
     absent: bool = False
@@ -161,7 +161,7 @@ class SliderData:
 
     def __post_init__(self) -> None:
         if not 0 < self.low <= self.start <= self.high < math.inf:
-            raise InvalidInput("slider: its ε must begin between two positive ends.")
+            raise InvalidInput("slider: its ε must start between two positive ends.")
         if (self.exact is None) != bool(self.steps):
             raise InvalidInput("slider: must have either a law or steps.")
 
@@ -171,30 +171,32 @@ class SliderData:
         assert self.exact is not None
         return 10.0 ** math.ceil(math.log10(max(self.exact.error, 1e-15)))
 
-    def figures(self, epsilon: float) -> TypicalFigures:
-        """The figures at ε, as the page computes them; of steps, those at the nearest."""
+    def figures(self, epsilon: float) -> ExpectedFigures:
+        """Return the figures at ε as the page computes them; of steps, those at the nearest."""
         if self.exact is None:
             step = self.nearest(epsilon)
-            return TypicalFigures(typical=step.typical, belief=step.belief, advantage=None)
+            return ExpectedFigures(
+                exposures=step.exposures, posterior=step.posterior, advantage=None
+            )
         exact, law = self.exact, self.exact.law
         most = exact.separation(epsilon, exact.farthest)
-        return TypicalFigures(
-            typical=tuple(
+        return ExpectedFigures(
+            exposures=tuple(
                 law.exposure_at(exact.separation(epsilon, distance)) for distance in exact.quantiles
             ),
-            belief=law.belief_at(most),
+            posterior=law.posterior_at(most),
             advantage=law.advantage_at(most),
         )
 
     def nearest(self, epsilon: float) -> Step:
-        """The step whose ε is nearest on a log scale."""
+        """Return the step whose ε is nearest on a log scale."""
         return min(self.steps, key=lambda step: abs(math.log(step.epsilon / epsilon)))
 
 
 def slider_of_profile(profile: Profile, release: Release | None = None) -> SliderData | None:
-    """The slider of a profile; None where no law over ε is known.
+    """Return the slider of a profile; None if no law over ε is known.
 
-    ``release``  what was profiled. Its mechanism knows how the noise depends on ε.
+    ``release``  the profiled model, whose mechanism determines how the noise depends on ε.
     """
     mechanism = None if release is None else release.mechanism.closed_form
     if mechanism is None or not mechanism.is_private:
@@ -208,7 +210,7 @@ def slider_of_profile(profile: Profile, release: Release | None = None) -> Slide
         low=low,
         high=high,
         start=mechanism.epsilon,
-        begins="the ε of this model",
+        start_label="the ε of this model",
         unit=people if profile.owner is None else "person",
         prior=0.5,
         absent=profile.relation is Neighbouring.ADD,
@@ -217,12 +219,12 @@ def slider_of_profile(profile: Profile, release: Release | None = None) -> Slide
 
 
 def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
-    """The slider of a choice of ε; None where no row moves the model."""
+    """Return the slider of a choice of ε; None if no row moves the model."""
     sweep = choice.sweep
     low, high = epsilon_range(choice)
-    begins = "the recommended ε"
+    start_label = "the recommended ε"
     if choice.recommended is None:
-        start, begins = math.sqrt(low * high), "the middle of the range"
+        start, start_label = math.sqrt(low * high), "the centre of the range"
     else:
         start = min(max(rounded_down(choice.recommended), low), high)
     if isinstance(sweep, LawSweep):
@@ -233,7 +235,7 @@ def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
             low=low,
             high=high,
             start=start,
-            begins=begins,
+            start_label=start_label,
             unit="row",
             prior=prior,
             fixed_gradients=sweep.most is not None,
@@ -246,7 +248,7 @@ def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
         low=steps[0].epsilon,
         high=steps[-1].epsilon,
         start=min((step.epsilon for step in steps), key=lambda at: abs(math.log(at / start))),
-        begins=begins,
+        start_label=start_label,
         unit="row",
         prior=choice.limit.prior,
         steps=steps,
@@ -254,7 +256,7 @@ def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
 
 
 def epsilon_range(choice: EpsilonChoice) -> tuple[float, float]:
-    """Return the ends of the ε axis of a choice: every ε that was tried or is marked lies there."""
+    """Return the ends of the ε axis of a choice, around every ε that was tried or is marked."""
     tried = choice.epsilons if choice.utility is None else choice.utility.epsilons
     # The end of the transition may lie far beyond any ε that is of use.
     high = math.nan if choice.is_public else choice.high
@@ -266,21 +268,23 @@ def epsilon_range(choice: EpsilonChoice) -> tuple[float, float]:
 
 
 def slider_widget(slider: SliderData) -> Widget:
-    """Return the widget of a slider; its blocks show the figures at the ε where it begins.
+    """Return the widget of a slider; its blocks show the figures at the initial ε.
 
     The pairs of its facts are: the ε, the exposures at ``SHARES``, the posterior, and of an exact
     slider the share of wrong guesses and the membership advantage.
     """
     start, unit = slider.figures(slider.start), slider.unit
-    pairs = [("ε", f"{number(slider.start)}, {slider.begins}")]
+    pairs = [("ε", f"{number(slider.start)}, {slider.start_label}")]
     for part, exposure in start.by_share:
-        whose = f"the most exposed {unit}" if part == 1 else f"{share(part)} of the {unit}s"
+        subject = f"the most exposed {unit}" if part == 1 else f"{share(part)} of the {unit}s"
         limit = nats(figure(exposure, "up"))
-        pairs.append((f"expected exposure of {whose}", limit if part == 1 else f"at most {limit}"))
+        pairs.append(
+            (f"expected exposure of {subject}", limit if part == 1 else f"at most {limit}")
+        )
     event = "absence" if slider.absent else "presence"
     kind = "posterior" if slider.exact is None else "expected posterior"
     name = f"{kind} of {event}, most exposed {unit}, from a prior of {share(slider.prior)}"
-    pairs.append((name, _share_up(start.belief)))
+    pairs.append((name, _share_up(start.posterior)))
     if start.advantage is not None:
         pairs.append(("an attacker who guesses is wrong", start.wrong_text))
         pairs.append(("membership advantage (0 %: random guessing)", _share_up(start.advantage)))
@@ -289,7 +293,7 @@ def slider_widget(slider: SliderData) -> Widget:
 
 
 def _share_up(probability: float) -> str:
-    """Return an upper limit of a share; what the tables do not resolve is not called certain."""
+    """Return an upper limit of a share, below 100 %."""
     return percent(min(probability, math.nextafter(1.0, 0.0)), "up")
 
 
@@ -311,7 +315,7 @@ def _accuracy_note(slider: SliderData) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return strict JSON; infinity is the word that JavaScript reads as a number."""
+    """Return strict JSON; infinity is the string that JavaScript's Number reads."""
     if isinstance(value, dict):
         return {name: _plain(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -322,7 +326,7 @@ def _plain(value: Any) -> Any:
 
 
 def _is_of(profile: Profile, mechanism: ClosedForm) -> bool:
-    """Whether the rows' law is this mechanism's at its own ε: not where releases are combined."""
+    """Return whether the rows have the law of this mechanism: not if releases are combined."""
     if profile.losses is None:
         return True
     law, own = profile.losses.law, profile.distance / mechanism.resolution
@@ -360,33 +364,33 @@ def _exact(
         distances=tuple(distances.at_most(rows + 1 - ranks).tolist()),
         quantiles=tuple(distances.quantile(np.array(SHARES)).tolist()),
         farthest=farthest,
-        # By how much more a figure may err than t: E∣ℓ∣ grows at most like μ², and no belief or
-        # advantage moves by more than 4 as t is multiplied by e, for priors from 10⁻¹² on.
+        # The error of a figure relative to that of t: E∣ℓ∣ grows at most like μ², and no posterior
+        # or advantage changes by more than 4 as t is multiplied by e, for priors from 10⁻¹² on.
         error=law.error + 4 * (scale_error + distances.error),
     )
 
 
 def curve_ranks(rows: int) -> IntArray:
-    """At most 400 ranks, evenly spread on a log scale."""
+    """Return at most 400 ranks, evenly spread on a log scale."""
     if rows <= _POINTS:
         return np.arange(1, rows + 1)
     return np.unique(np.round(np.geomspace(1, rows, _POINTS)).astype(np.int64))
 
 
 def _steps(choice: EpsilonChoice, sweep: SampledSweep) -> tuple[Step, ...]:
-    """At the ε that were looked at, and at the recommended one."""
+    """Return the steps at the ε that were tried, and at the recommended one."""
     chosen = [] if choice.recommended is None else [choice.recommended]
     steps = []
     for epsilon in np.union1d(sweep.epsilons, chosen).tolist():
-        found = sweep.figures(epsilon)
-        typical = np.quantile(found.exposure, SHARES, method="inverted_cdf")
+        figures = sweep.figures(epsilon)
+        exposures = np.quantile(figures.exposure, SHARES, method="inverted_cdf")
         posterior = sweep.posterior(np.array([epsilon]))
         steps.append(
             Step(
                 epsilon=epsilon,
-                typical=tuple(typical.tolist()),
-                belief=float(posterior[0]),
-                error=float(np.max(found.exposure_error)),
+                exposures=tuple(exposures.tolist()),
+                posterior=float(posterior[0]),
+                error=float(np.max(figures.exposure_error)),
             )
         )
     return tuple(steps)

@@ -1,7 +1,7 @@
-"""Pages as JSON with a checksum, from which ``expost report`` makes a page of several.
+"""Pages as JSON with a checksum, which ``expost report`` combines into one page.
 
 Cells are stored as they are shown, with the values behind them. The format is read by expost
-alone: what is edited no longer matches its checksum and is refused.
+alone: an edited file does not match its checksum and is refused.
 """
 
 import json
@@ -89,13 +89,13 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _is_shown(text: str) -> bool:
-    """Whether a text is on one line, and steers neither a terminal nor the order of letters."""
+    """Return whether a text is on one line, without control or direction characters."""
     return text.replace("\N{NO-BREAK SPACE}", " ").isprintable()
 
 
 def _encoded(value: Any) -> Any:
     if is_dataclass(value):
-        named = {one.name: _encoded(getattr(value, one.name)) for one in fields(value)}
+        named = {item.name: _encoded(getattr(value, item.name)) for item in fields(value)}
         return {"type": type(value).__name__, **named}
     if isinstance(value, Enum):
         return value.value
@@ -159,7 +159,7 @@ def _either(kinds: tuple[Any, ...], value: Any) -> Any:
             return _decoded(kind, value)
         except (TypeError, KeyError):
             continue
-    raise TypeError("a value is of no type that may stand there")
+    raise TypeError("a value has no type that is allowed here")
 
 
 def _checked(value: Any, fits: bool) -> Any:

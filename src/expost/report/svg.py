@@ -1,7 +1,7 @@
 """Figures as SVG, with the colours, dashes and ticks that matplotlib's drawings share.
 
 Presentation is by CSS classes alone: the page's content policy forbids style attributes. Scripts
-know an axis by ``data-x`` and ``data-y`` ("low high log") and by ``data-quantity``.
+identify an axis by ``data-x`` and ``data-y`` ("low high log") and by ``data-quantity``.
 """
 
 import math
@@ -20,9 +20,9 @@ __all__ = ["STYLES", "Style", "figure_key", "panel_svg", "role_css", "spaced", "
 
 _WIDTH, _HEIGHT = 640, 290
 _LEFT, _WIDE_LEFT, _RIGHT, _TOP, _BOTTOM = 74, 200, 20, 32, 56
-# The height of one category, the letters that fit beside it, and the width of a letter.
+# The height of one category, the letters that fit next to it, and the width of a letter.
 _CATEGORY, _LETTERS, _LETTER = 34, 17, 10
-# Lines of more points are thinned: what lies within one pixel is one stroke.
+# Lines of more points are thinned: points within one pixel are one stroke.
 _MOST_POINTS = 1000
 # Values outside of the panel, and infinite ones, are drawn this many panels away at most.
 _FAR = 10
@@ -34,7 +34,7 @@ _Scale = Callable[[float], float]
 
 @dataclass(frozen=True, kw_only=True)
 class Style:
-    """How a role is drawn: its colour on white and on dark ground, dashes and width."""
+    """The style of a role: its colour on white and on dark ground, dashes and width."""
 
     colour: str
     dark: str
@@ -146,12 +146,12 @@ def _scale(axis: Axis, start: float, end: float) -> _Scale:
 
 
 def panel_svg(figure: Figure, panel: Panel, key: str) -> Markup:
-    """Return one panel; ``key`` begins its ids."""
+    """Return one panel; ``key`` is the prefix of its ids."""
     return Markup("\n").join(_elements(figure, panel, key))
 
 
 def figure_key(figure: Figure) -> Markup:
-    """Return the legend: each name once, with how it is drawn."""
+    """Return the legend: each name once, with its style."""
     items: list[tuple[str, str, str]] = []
     for panel in figure.panels:
         items += [(line.name, line.role, "dot" if line.dots else "series") for line in panel.lines]
@@ -299,9 +299,10 @@ def _rule(rule: Rule, area: _Area) -> Markup:
 
 
 def _rule_labels(panel: Panel, area: _Area) -> Iterator[Markup]:
-    """Labels of upright lines stand above the panel, or below one another where it is full there.
+    """Yield the labels of reference lines.
 
-    Labels of level lines stand at their right ends, or at their left ends where there are others.
+    Those of vertical lines are above the panel, or below one another if there is no room. Those of
+    horizontal lines are at their right ends, or at their left ends if there are others.
     """
     text = Markup('<text class="rule-label" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>')
     labelled = [rule for rule in panel.rules if rule.label and _is_inside(rule, panel)]
@@ -352,7 +353,7 @@ def _line(line: Line, area: _Area) -> Iterator[Markup]:
 
 
 def _dots(line: Line, area: _Area) -> Iterator[Markup]:
-    """Points inside the area are drawn whole, also on its edge; those outside are not drawn."""
+    """Yield the points inside the area, complete also on its edge."""
     places = ((round(x, 1), round(y, 1)) for x, y in _points(line.x, line.y, area))
     for x, y in dict.fromkeys(places):
         if area.left <= x <= area.right and area.top <= y <= area.bottom:
@@ -367,7 +368,7 @@ def _points(xs: Sequence[float], ys: Sequence[float], area: _Area) -> _Points:
 
 
 def _pieces(points: _Points) -> Iterator[_Points]:
-    """A line is interrupted where a value is not known."""
+    """Yield the pieces of a line that is interrupted at unknown values."""
     piece: _Points = []
     for point in points:
         if math.isnan(point[0]) or math.isnan(point[1]):
@@ -388,7 +389,7 @@ def _stepped(points: _Points) -> _Points:
 
 
 def _thinned(points: _Points) -> _Points:
-    """Of many points in one column of pixels: the first, the lowest, the highest and the last."""
+    """Return the first, lowest, highest and last of many points in one column of pixels."""
     if len(points) <= _MOST_POINTS:
         return points
     xs, ys = np.array(points).T

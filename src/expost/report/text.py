@@ -4,7 +4,7 @@ The text holds the overview (verdict, tiles, alerts, next step) and the sections
 the page and its Markdown hold everything.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from expost.report.document import (
     Alert,
@@ -17,14 +17,13 @@ from expost.report.document import (
     Heading,
     Page,
     Section,
-    Setting,
     Table,
     Text,
     Tile,
     Widget,
 )
 
-__all__ = ["render_text", "setting_lines"]
+__all__ = ["render_text"]
 
 _SEVERITY = {"problem": "!", "review": "*", "note": "-"}
 
@@ -33,13 +32,6 @@ def render_text(page: Page | Document) -> str:
     """Return the overview and the brief sections as plain text."""
     page = Page(documents=(page,)) if isinstance(page, Document) else page
     return "\n".join(_lines(page))
-
-
-def setting_lines(settings: Iterable[Setting]) -> list[str]:
-    """Return one line for each setting: its name, its value and where it comes from."""
-    settings = tuple(settings)
-    width = max((len(setting.name) for setting in settings), default=0)
-    return [f"  {s.name:<{width}}  {s.value}  ({s.origin.value})" for s in settings]
 
 
 def _lines(page: Page) -> Iterator[str]:

@@ -28,11 +28,10 @@ from expost.errors import ConvergenceError, InvalidInput
 from expost.risk.guarantee import Guarantee, Parameter, extended, level
 from expost.types import FloatArray
 
-__all__ = ["GOALS", "POSTERIOR_GOALS", "calibrate"]
+__all__ = ["POSTERIOR_GOALS", "calibrate"]
 
-# What an attacker may reach, by the name of the figure; the first two bound a posterior.
+# The goals that bound a posterior.
 POSTERIOR_GOALS = ("posterior", "one_in")
-GOALS = (*POSTERIOR_GOALS, "advantage", "true_positive_rate")
 # Enough for neighbours in float64 from any range, and for 1e-4 of a noise multiplier.
 _HALVINGS = 120
 _DRAFT_HALVINGS = 19

@@ -3,7 +3,7 @@
 Conventions
 -----------
 As in :mod:`expost.risk.guarantee`. A release of DP-SGD is one step. Releases may be chosen after
-seeing those before them; figures that need more say so.
+seeing those before them, unless a figure states otherwise.
 """
 
 import math
@@ -51,7 +51,7 @@ __all__ = [
 
 # Laws closer together than this are bounded by those at it: squares must not underflow.
 _LEAST = 1e-100
-# Past these a law beside others is no longer resolved: Gaussian noise then guarantees nothing, and
+# Past these a law among others is no longer resolved: Gaussian noise then guarantees nothing, and
 # of norm-Laplace noise only its ε is used.
 _LARGEST_MU = 1e8
 _LARGEST_NORM_LAPLACE = 1e7
@@ -89,19 +89,19 @@ class Composition(Guarantee):
             )
 
     def delta(self, epsilon: float) -> float:
-        """δ(ε) of all together."""
+        """Return δ(ε) of all together."""
         epsilon = extended("epsilon", epsilon)
         if self._single is not None:
             return self._single.delta(epsilon)
         loss = self.privacy_loss
-        return loss.told if epsilon == math.inf else checked(loss.delta(epsilon))
+        return loss.revealed if epsilon == math.inf else checked(loss.delta(epsilon))
 
     def epsilon(self, delta: float) -> float:
-        """The least ε ≥ 0 with δ(ε) ≤ ``delta``; infinite where there is none."""
+        """Return the least ε ≥ 0 with δ(ε) ≤ ``delta``; infinite where there is none."""
         return self.epsilon_interval(delta)[1]
 
     def epsilon_interval(self, delta: float) -> tuple[float, float]:
-        """(low, high) around ε(δ) of the dominating pair; the second is guaranteed."""
+        """Return (low, high) around ε(δ) of the dominating pair; the second is guaranteed."""
         delta = level("delta", delta)
         if isinstance(self._single, DPSGD):
             return self._single.epsilon_interval(delta)
@@ -112,9 +112,9 @@ class Composition(Guarantee):
         return checked(low), checked(high)
 
     def loss(self, delta: float = 0.0) -> float:
-        """The least b that the evidence for the truth passes with P ≤ ``delta``, in either world.
+        """Return the least b that the evidence for the truth passes with P ≤ ``delta``.
 
-        P(∣ℓ∣ > b) is at most δ(1 + e^(−b)).
+        In either world; P(∣ℓ∣ > b) is at most δ(1 + e^(−b)).
         """
         delta = level("delta", delta)
         if self._single is None:
@@ -124,14 +124,14 @@ class Composition(Guarantee):
         return self._single.loss(delta)
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
-        """The largest true-positive rate of any test at this false-positive rate."""
+        """Return the largest true-positive rate of any test at this false-positive rate."""
         fpr = rate("false_positive_rate", false_positive_rate)
         if self._single is not None:
             return self._single.true_positive_rate(fpr)
         return up(checked(self.privacy_loss.true_positive_rate(fpr)), most=1.0)
 
     def describe(self) -> str:
-        """'2 × epsilon = 1; Gaussian noise, mu = 0.5'."""
+        """Return a description, as '2 × epsilon = 1; Gaussian noise, mu = 0.5'."""
         counts = Counter(self.parts)
         return "; ".join(
             part.describe() if count == 1 else f"{count} × {part.describe()}"
@@ -183,7 +183,7 @@ def repeat(guarantee: Guarantee, releases: int) -> Guarantee:
 
 
 def steps_of(parts: Iterable[Guarantee]) -> Steps:
-    """The laws of the loss of all releases, equal ones counted, Gaussian ones as one."""
+    """Return the laws of the losses of all releases: equal ones counted, Gaussian ones merged."""
     parts = list(parts)
     counts: Counter[StepLaw] = Counter()
     mu = _together(parts)
@@ -223,7 +223,7 @@ def _gaussian(part: Guarantee) -> GaussianNoise | None:
 
 
 def _together(parts: Iterable[Guarantee]) -> float:
-    """√Σμ² of the Gaussian ones, rounded up."""
+    """Return √Σμ² of the Gaussian ones, rounded up."""
     noises = [_gaussian(part) for part in parts]
     each = [noise.mu for noise in noises if noise is not None]
     mu = math.hypot(*each)
@@ -272,7 +272,7 @@ class CompositionComparison(Displayed):
     audience: Audience = Audience.PUBLIC
 
     def row(self, name: str) -> CompositionRow:
-        """The row of that name: sequential, rdp-mironov, rdp-tight or pld."""
+        """Return the row of this name: sequential, rdp-mironov, rdp-tight or pld."""
         for row in self.rows:
             if row.name == name:
                 return row
@@ -306,9 +306,28 @@ def compare_compositions(
 ) -> CompositionComparison:
     """Return ε at ``delta``, posterior and advantage of all parts, by each composition theorem.
 
-    Sequential (D5.3 3.2): Σε at Σδ, with what δ is left after the parts' own split equally.
-    Rényi divergences with Mironov's conversion (D5.3 4.3) and with dp_accounting's tighter one.
-    The privacy-loss distribution.
+    Sequential (D5.3 3.2): Σε at Σδ, with what δ is left after the parts' own split equally. Rényi
+    divergences with Mironov's conversion (D5.3 4.3) and with dp_accounting's tighter one. The
+    privacy-loss distribution.
+
+    Parameters
+    ----------
+    parts : sequence of Guarantee
+        The guarantees of the releases.
+    delta : float
+        The δ of all releases together.
+    prior : float, default=0.5
+        The probability of presence before the releases.
+
+    Returns
+    -------
+    CompositionComparison
+        A row for each theorem, from the loosest to the tightest.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no part, a part cannot be composed, or a probability is out of range.
     """
     whole = Composition(parts=tuple(parts))
     delta, prior = level("delta", delta), _checks.probability("prior", prior)
@@ -384,7 +403,7 @@ def _tight(steps: Steps, delta: float) -> _Figures:
 
 
 def _renyi(steps: Steps, delta: float, convert: Any) -> float:
-    """ε of a conversion; at δ = 0, order ∞: the largest loss."""
+    """Return ε of a conversion; at δ = 0, order ∞: the largest loss."""
     largest = PrivacyLoss(steps=steps).largest
     revealing = revealed(steps)
     if delta <= revealing:
@@ -395,7 +414,7 @@ def _renyi(steps: Steps, delta: float, convert: Any) -> float:
 
 
 def _evidence(steps: Steps, delta: float, convert: Any) -> float:
-    """What ℓ passes with probability ``delta`` at most, for every pair.
+    """Return what ℓ passes with probability ``delta`` at most, for every pair.
 
     A conversion bounds ℓ itself where no release reveals the row. A release that reveals it with
     probability δ' may as well spread that over finite losses, and only P(ℓ > ε + γ) ≤
@@ -411,7 +430,7 @@ def _evidence(steps: Steps, delta: float, convert: Any) -> float:
 
 
 def _summed(parts: Sequence[Guarantee], delta: float) -> float:
-    """Σε at Σδ: an (ε, δ) part as it is, the others at equal shares of what is left of δ."""
+    """Return Σε at Σδ: (ε, δ) parts as they are, the others at equal shares of the δ left."""
     own = [part for part in parts if isinstance(part, EpsilonDelta)]
     left = delta - math.fsum(part.guaranteed_delta for part in own)
     if left < 0:

@@ -68,7 +68,7 @@ def risk_curves(
     high: float = 10.0,
     prior: float = 0.5,
 ) -> RiskCurves:
-    """The curves for ε from ``low`` to ``high``."""
+    """Return the curves for ε from ``low`` to ``high``."""
     low, high = _checks.positive("low", low), _checks.positive("high", high)
     prior = _checks.probability("prior", prior)
     if not low < high:
@@ -107,5 +107,5 @@ def _of_delta(delta: float, epsilon: FloatArray, prior: float) -> DeltaCurves:
 
 
 def tenfold(delta: float) -> float:
-    """A probability well above δ, so that the posterior is close to that of ε; below 1."""
+    """Return a probability well above δ, so that the posterior is close to that of ε; below 1."""
     return 10 * delta if delta <= 0.05 else 0.5 * (1 + delta)

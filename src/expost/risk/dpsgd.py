@@ -3,8 +3,8 @@
 Conventions
 -----------
 σ, q, T    ``noise_multiplier`` (noise over clipping norm), ``sampling_rate``, ``steps``.
-evidence   of all steps together, as an attacker has it who sees every noisy gradient (D5.3 Alg. 1);
-           who sees the last model only has less.
+evidence   of all steps together, for an attacker who sees every noisy gradient (D5.3 Alg. 1); an
+           attacker who sees only the last model has less.
 
 Figures come from the privacy-loss distribution (:mod:`expost.accounting.pld`), which keeps its own
 error bound; for q = 1 from the closed form, μ = √T/σ (2√T/σ where a row is replaced).
@@ -75,18 +75,18 @@ class DPSGD(Guarantee):
         object.__setattr__(self, "relation", Neighbouring.parse(self.relation))
 
     def delta(self, epsilon: float) -> float:
-        """δ(ε) ≥ 0."""
+        """Return δ(ε) ≥ 0."""
         epsilon = extended("epsilon", epsilon)
         if self.gaussian is not None:
             return self.gaussian.delta(epsilon)
         return 0.0 if epsilon == math.inf else checked(self.privacy_loss.delta(epsilon))
 
     def epsilon(self, delta: float) -> float:
-        """The least ε ≥ 0 with δ(ε) ≤ ``delta``; infinite at 0."""
+        """Return the least ε ≥ 0 with δ(ε) ≤ ``delta``; infinite at 0."""
         return self.epsilon_interval(delta)[1]
 
     def epsilon_interval(self, delta: float) -> tuple[float, float]:
-        """(low, high) around the dominating pair's ε(δ); the second is guaranteed."""
+        """Return (low, high) around the dominating pair's ε(δ); the second is guaranteed."""
         delta = level("delta", delta)
         if delta == 0:
             return math.inf, math.inf
@@ -97,11 +97,11 @@ class DPSGD(Guarantee):
         return checked(low), checked(high)
 
     def loss(self, delta: float = 0.0) -> float:
-        """The least b that the evidence for the truth passes with P ≤ ``delta``; infinite at 0.
+        """Return the least b that the evidence for the truth passes with P ≤ ``delta``.
 
-        For every pair and in either world; P(∣ℓ∣ > b) is at most δ(1 + e^(−b)). q = 1 and T = 1:
-        that of Gaussian noise. q = 1: log(δ/u), where the test with Φ(Φ⁻¹(u) + μ) = δ has the
-        false-positive rate u.
+        Infinite at 0. For every pair and in either world; P(∣ℓ∣ > b) is at most δ(1 + e^(−b)).
+        q = 1 and T = 1: that of Gaussian noise. q = 1: log(δ/u), where the test with
+        Φ(Φ⁻¹(u) + μ) = δ has the false-positive rate u.
         """
         delta = level("delta", delta)
         if delta == 0:
@@ -113,14 +113,14 @@ class DPSGD(Guarantee):
         return gaussian_loss(self.gaussian.mu, delta)
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
-        """The largest true-positive rate of any test, of all pairs and both directions."""
+        """Return the largest true-positive rate of any test, of all pairs and both directions."""
         fpr = rate("false_positive_rate", false_positive_rate)
         if self.gaussian is not None:
             return self.gaussian.true_positive_rate(fpr)
         return up(checked(self.privacy_loss.true_positive_rate(fpr)), most=1.0)
 
     def describe(self) -> str:
-        """'DP-SGD, noise multiplier 1.1, sampling rate 0.01, 10000 steps'."""
+        """Return a description: 'DP-SGD, noise multiplier 1.1, sampling rate 0.01, 100 steps'."""
         steps = "1 step" if self.steps == 1 else f"{self.steps} steps"
         relation = ", a row replaced" if self.relation is Neighbouring.REPLACE else ""
         return (
@@ -153,7 +153,7 @@ class DPSGD(Guarantee):
         return PrivacyLoss(steps=((self.law, self.steps),))
 
     def keeps(self, epsilon: float, delta: float) -> bool:
-        """Whether ε(δ) ≤ ``epsilon``: the distribution has more digits of ε than of δ."""
+        """Return whether ε(δ) ≤ ``epsilon``: the distribution has more digits of ε than of δ."""
         return self.epsilon(delta) <= epsilon
 
     @property
@@ -171,7 +171,7 @@ class _Draft(DPSGD):
 
 
 def gaussian_loss(mu: float, delta: float) -> float:
-    """log(δ/u) with Φ(Φ⁻¹(u) + μ) = δ, rounded up: the least b for all that Gaussian noise bounds.
+    """Return log(δ/u), Φ(Φ⁻¹(u) + μ) = δ, rounded up: the least b for all that the noise bounds.
 
     That includes releases that react to those before them, and whatever is computed from them.
     """
@@ -184,7 +184,7 @@ def gaussian_loss(mu: float, delta: float) -> float:
 
 
 def checked(value: float) -> float:
-    """``value``, which must be a number ≥ 0: NaN is no privacy."""
+    """Return ``value``, which must be a number ≥ 0: NaN is no privacy."""
     if not value >= 0:
         raise ConvergenceError(
             "the privacy-loss distribution gave no number: the noise multiplier, the sampling rate"

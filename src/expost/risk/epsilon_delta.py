@@ -69,9 +69,9 @@ class EpsilonDelta(Guarantee):
         return self.guaranteed_delta > 0
 
     def delta(self, epsilon: float) -> float:
-        """δ + (1 − δ)(e^ε − e^ε')/(1 + e^ε) at ε' < ε, δ from ε on; (e^ε − 1 + 2δ)/(e^ε + 1) at 0.
+        """Return δ + (1 − δ)(e^ε − e^ε')/(1 + e^ε) at ε' < ε, and δ from ε on.
 
-        The last is the advantage (erratum 9).
+        At 0 it is (e^ε − 1 + 2δ)/(e^ε + 1), the advantage (erratum 9).
         """
         below = extended("epsilon", epsilon)
         most, slip = self.guaranteed_epsilon, self.guaranteed_delta
@@ -86,7 +86,7 @@ class EpsilonDelta(Guarantee):
         return short_of_one(rest) if rest < 0.5 else up(slip + (1 - slip) * response)
 
     def epsilon(self, delta: float) -> float:
-        """ε + log(1 − (δ' − δ)(1 + e^(−ε))/(1 − δ)), at least 0; infinite for δ' < δ."""
+        """Return ε + log(1 − (δ' − δ)(1 + e^(−ε))/(1 − δ)), at least 0; infinite for δ' < δ."""
         allowed = level("delta", delta)
         most, slip = self.guaranteed_epsilon, self.guaranteed_delta
         if allowed < slip or most == math.inf:
@@ -99,11 +99,11 @@ class EpsilonDelta(Guarantee):
         return min(max(most - fall + 4 * ROUNDOFF * (most + fall), 0.0), most)
 
     def loss(self, delta: float = 0.0) -> float:
-        """The least b that bounds every (ε, δ) mechanism's evidence, but with probability δ'.
+        """Return the least b that bounds every (ε, δ) mechanism's evidence, except with P ≤ δ'.
 
         min(ε − log(1 − δ/δ'), −log(1 − [(1 − δ')(e^ε − 1) + δ]/δ')), each where it is defined.
         The first is erratum 10, P(ℓ > b) ≤ δ/(1 − e^(ε−b)); the second is the smaller one for
-        δ' − δ > (1 − δ')e^ε and says that what is left of Q must lie somewhere. Infinite for
+        δ' − δ > (1 − δ')e^ε and holds because what is left of Q must lie somewhere. Infinite for
         δ' ≤ δ unless δ = 0, and ε at δ' = δ = 0.
         """
         allowed = level("delta", delta)
@@ -121,7 +121,7 @@ class EpsilonDelta(Guarantee):
         return bound if slip == 0 and bound == most else up(bound)
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
-        """min(1, δ + e^ε·fpr, 1 − e^(−ε)(1 − δ − fpr)) (Wasserman and Zhou 2010)."""
+        """Return min(1, δ + e^ε·fpr, 1 − e^(−ε)(1 − δ − fpr)) (Wasserman and Zhou 2010)."""
         fpr = rate("false_positive_rate", false_positive_rate)
         most, slip = self.guaranteed_epsilon, self.guaranteed_delta
         if most == math.inf:
@@ -133,7 +133,7 @@ class EpsilonDelta(Guarantee):
         power = up(math.exp(-most) * (slip + fpr) - math.expm1(-most))
         if rest < 0.5:
             power = short_of_one(rest)
-        # Elsewhere the other bound says nothing, and e^ε might overflow.
+        # Elsewhere the other bound is at least 1, and e^ε might overflow.
         if math.log(fpr) + most < 0:
             # In two halves: e^ε alone may be past float64 where fpr is next to 0.
             half = math.exp(0.5 * most)
@@ -141,7 +141,7 @@ class EpsilonDelta(Guarantee):
         return max(power, fpr)
 
     def describe(self) -> str:
-        """'epsilon = 1, delta = 1e-05'; 'epsilon = 1' for δ = 0."""
+        """Return a description, as 'epsilon = 1, delta = 1e-05'; 'epsilon = 1' for δ = 0."""
         if self.guaranteed_epsilon == math.inf:
             return "no guarantee"
         slip = f", delta = {upper_text(self.guaranteed_delta)}" if self.guaranteed_delta else ""
@@ -149,7 +149,7 @@ class EpsilonDelta(Guarantee):
 
 
 def _minus_log_rest(share: float) -> float:
-    """−log(1 − share), rounded up; infinite from 1 on."""
+    """Return −log(1 − share), rounded up; infinite from 1 on."""
     # Before the logarithm: near 1 its rounding is what counts.
     share = up(share)
     return -math.log1p(-share) if share < 1 else math.inf

@@ -35,7 +35,10 @@ class GaussianNoise(Guarantee):
         object.__setattr__(self, "mu", extended("mu", self.mu))
 
     def delta(self, epsilon: float) -> float:
-        """Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) (Balle and Wang 2018, Thm 8); at 0 2Φ(μ/2) − 1."""
+        """Return Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) (Balle and Wang 2018, Thm 8).
+
+        At ε = 0 it is 2Φ(μ/2) − 1.
+        """
         epsilon = extended("epsilon", epsilon)
         # 2Φ(μ/2) − 1 = erf(μ/√8), which keeps its digits for small μ, and erfc its for large ones.
         rest = float(erfc(self.mu / math.sqrt(8)))
@@ -49,7 +52,7 @@ class GaussianNoise(Guarantee):
         return up(delta, most=advantage, error=_DELTA_ERROR)
 
     def epsilon(self, delta: float) -> float:
-        """The ε with δ(ε) = ``delta``; infinite at 0 unless μ = 0."""
+        """Return the ε with δ(ε) = ``delta``; infinite at 0 unless μ = 0."""
         delta = level("delta", delta)
         if delta == 0:
             return 0.0 if self.mu == 0 else math.inf
@@ -57,7 +60,7 @@ class GaussianNoise(Guarantee):
         return min(gaussian_epsilon(self.mu, delta), self.loss(delta))
 
     def loss(self, delta: float = 0.0) -> float:
-        """μ²/2 + μΦ⁻¹(1 − δ), at least 0: P(ℓ > b) = Φ(μ/2 − b/μ) (erratum 10)."""
+        """Return μ²/2 + μΦ⁻¹(1 − δ), at least 0: P(ℓ > b) = Φ(μ/2 − b/μ) (erratum 10)."""
         delta = level("delta", delta)
         if self.mu == 0:
             return 0.0
@@ -69,7 +72,7 @@ class GaussianNoise(Guarantee):
         return max(loss + slack, 0.0)
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
-        """Φ(Φ⁻¹(fpr) + μ) (Dong, Roth and Su 2019, Eq. 6)."""
+        """Return Φ(Φ⁻¹(fpr) + μ) (Dong, Roth and Su 2019, Eq. 6)."""
         fpr = rate("false_positive_rate", false_positive_rate)
         if self.mu == math.inf:
             return 1.0
@@ -81,5 +84,5 @@ class GaussianNoise(Guarantee):
         return max(power, fpr)
 
     def describe(self) -> str:
-        """'Gaussian noise, mu = 0.5'."""
+        """Return a description, as 'Gaussian noise, mu = 0.5'."""
         return f"Gaussian noise, mu = {upper_text(self.mu)}"

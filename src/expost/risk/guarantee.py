@@ -85,15 +85,15 @@ class Guarantee(ABC):
 
     @abstractmethod
     def delta(self, epsilon: float) -> float:
-        """δ(ε), ε ≥ 0."""
+        """Return δ(ε), ε ≥ 0."""
 
     @abstractmethod
     def epsilon(self, delta: float) -> float:
-        """The least ε ≥ 0 with δ(ε) ≤ ``delta``, 0 ≤ δ < 1; infinite where there is none."""
+        """Return the least ε ≥ 0 with δ(ε) ≤ ``delta``, 0 ≤ δ < 1; infinite where there is none."""
 
     @abstractmethod
     def loss(self, delta: float = 0.0) -> float:
-        """The least b that the evidence for the truth passes with P ≤ ``delta``, 0 ≤ δ < 1.
+        """Return the least b that the evidence for the truth passes with P ≤ ``delta``, 0 ≤ δ < 1.
 
         That is P(ℓ > b) ≤ δ where the row was there and P(−ℓ > b) ≤ δ where it was not. Evidence
         against the truth counts in neither: where the row was there P(ℓ < −b) is at most e^(−b)
@@ -104,11 +104,11 @@ class Guarantee(ABC):
 
     @abstractmethod
     def true_positive_rate(self, false_positive_rate: float) -> float:
-        """The largest true-positive rate of any test at this false-positive rate, 0 ≤ fpr ≤ 1."""
+        """Return the largest true-positive rate of any test at this false-positive rate."""
 
     @abstractmethod
     def describe(self) -> str:
-        """The guarantee in a few words, as 'epsilon = 1, delta = 1e-05'."""
+        """Return the guarantee in a few words, as 'epsilon = 1, delta = 1e-05'."""
 
     @property
     def advantage(self) -> float:
@@ -116,7 +116,7 @@ class Guarantee(ABC):
         return self.delta(0.0)
 
     def keeps(self, epsilon: float, delta: float) -> bool:
-        """Whether it is (ε, δ)-DP."""
+        """Return whether it is (ε, δ)-DP."""
         return self.delta(epsilon) <= delta
 
     @property
@@ -130,7 +130,7 @@ class Guarantee(ABC):
         return None
 
     def posterior(self, prior: float = 0.5, *, delta: float = 0.0) -> float:
-        """The largest posterior, exceeded with probability ``delta`` at most.
+        """Return the largest posterior, exceeded with probability ``delta`` at most.
 
         sigmoid(logit(prior) + b), b = ``loss(delta)`` (D5.3 Thm 2, any prior).
         """
@@ -138,7 +138,7 @@ class Guarantee(ABC):
         return posterior_after(prior, self.loss(delta))
 
     def one_in(self, prior: float = 0.5, *, delta: float = 0.0) -> float:
-        """k with posterior = 1/k, rounded down: the size of a group to hide in (HIPAA's groups).
+        """Return k with posterior = 1/k, rounded down: the size of a group to hide in (HIPAA).
 
         k = 1 + (1/prior − 1)e^(−b), b = ``loss(delta)``.
         """
@@ -148,7 +148,7 @@ class Guarantee(ABC):
     def to_json(self) -> dict[str, Any]:
         """Return the name of the law and its constants, as a ledger lists them."""
         if self.LAW is None:
-            raise InvalidInput(f"guarantee: a ledger knows no {type(self).__name__}.")
+            raise InvalidInput(f"guarantee: a {type(self).__name__} cannot be listed in a ledger.")
         return {"law": self.LAW, **self._constants()}
 
     @classmethod
@@ -156,7 +156,9 @@ class Guarantee(ABC):
         """Invert :meth:`to_json`, for a law of any name."""
         law = value.get("law") if isinstance(value, dict) else None
         if not isinstance(law, str) or law not in _LAWS:
-            raise InvalidInput(f"guarantee.law={law!r}: is not known; is it from a newer expost?")
+            raise InvalidInput(
+                f"guarantee.law={law!r}: is not known; the file may need a newer expost."
+            )
         constants = {name: constant for name, constant in value.items() if name != "law"}
         return _LAWS[law]._from_constants(constants)
 
@@ -173,7 +175,7 @@ _LAWS: dict[str, type[Guarantee]] = {}
 
 
 def one_in_after(prior: float, loss: float) -> float:
-    """1/posterior = 1 + (1 − prior)e^(−loss)/prior, rounded down; 1/prior itself at loss 0."""
+    """Return 1/posterior = 1 + (1 − prior)e^(−loss)/prior, rounded down; 1/prior at loss 0."""
     if not loss >= 0:
         raise InvalidInput(f"loss={loss!r}: must be a number of at least 0.")
     if loss == 0:
@@ -183,7 +185,7 @@ def one_in_after(prior: float, loss: float) -> float:
 
 
 def posterior_after(prior: float, loss: float) -> float:
-    """sigmoid(logit(prior) + loss) = prior/(prior + (1 − prior)e^(−loss)), rounded up.
+    """Return sigmoid(logit(prior) + loss) = prior/(prior + (1 − prior)e^(−loss)), rounded up.
 
     Nothing overflows; the prior itself at loss 0.
     """
@@ -198,7 +200,7 @@ def posterior_after(prior: float, loss: float) -> float:
 
 
 def doubt_after(prior: float, loss: float) -> float:
-    """1 − posterior = (1 − prior)e^(−loss)/(prior + (1 − prior)e^(−loss)), without cancellation."""
+    """Return 1 − posterior = (1 − prior)e^(−loss)/(prior + (1 − prior)e^(−loss))."""
     if not loss >= 0:
         raise InvalidInput(f"loss={loss!r}: must be a number of at least 0.")
     rest = (1 - prior) * math.exp(-loss)
@@ -215,10 +217,10 @@ def extended(name: str, value: Any) -> float:
 
 
 def count(name: str, value: Any) -> int:
-    """Return ``value`` as a number of releases, steps or dimensions: whole, from 1 to 2⁵³."""
+    """Return ``value`` as a number of releases, steps or dimensions: an integer from 1 to 2⁵³."""
     number = _checks.whole(name, value, least=1)
     if not number <= _LARGEST_COUNT:
-        raise InvalidInput(f"{name}: must be a whole number of at most 2**53.")
+        raise InvalidInput(f"{name}: must be an integer of at most 2**53.")
     return number
 
 
@@ -235,16 +237,6 @@ def rate(name: str, value: Any) -> float:
     number = extended(name, value)
     if not number <= 1:
         raise InvalidInput(f"{name}={value!r}: must lie between 0 and 1.")
-    return number
-
-
-def between(name: str, value: Any, low: float, high: float, why: str) -> float:
-    """Return ``value`` strictly between ``low`` and ``high``; ``why`` explains both ends."""
-    number = extended(name, value)
-    if not low < number < high:
-        raise InvalidInput(
-            f"{name}={value!r}: must lie strictly between {low!r} and {high!r}, {why}."
-        )
     return number
 
 

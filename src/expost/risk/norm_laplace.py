@@ -49,7 +49,7 @@ class NormLaplaceNoise(Guarantee):
         object.__setattr__(self, "dimension", count("dimension", self.dimension))
 
     def delta(self, epsilon: float) -> float:
-        """E[(1 − e^(ε−ℓ))₊] by quadrature, 0 from t on; d = 1: 1 − e^((ε−t)/2)."""
+        """Return E[(1 − e^(ε−ℓ))₊] by quadrature, 0 from t on; d = 1: 1 − e^((ε−t)/2)."""
         epsilon = extended("epsilon", epsilon)
         t = self.separation
         if t == math.inf:
@@ -66,7 +66,7 @@ class NormLaplaceNoise(Guarantee):
         return min(self._raised(excess), bound)
 
     def epsilon(self, delta: float) -> float:
-        """The ε with δ(ε) = ``delta``, at most t; d = 1: t + 2 log(1 − δ)."""
+        """Return the ε with δ(ε) = ``delta``, at most t; d = 1: t + 2 log(1 − δ)."""
         delta = level("delta", delta)
         t = self.separation
         if delta == 0 or t in (0.0, math.inf):
@@ -79,7 +79,7 @@ class NormLaplaceNoise(Guarantee):
         return min(self._tail.loss(below), t)
 
     def loss(self, delta: float = 0.0) -> float:
-        """The (1 − δ)-quantile of ℓ, from 0 to t; d = 1: t + 2 log(2(1 − δ)) for δ > ½, else t."""
+        """Return the (1 − δ)-quantile of ℓ in [0, t]; d = 1: t, at δ > ½ t + 2 log(2(1 − δ))."""
         delta = level("delta", delta)
         t = self.separation
         if delta == 0 or t in (0.0, math.inf):
@@ -92,7 +92,7 @@ class NormLaplaceNoise(Guarantee):
         return min(self._tail.loss(below), t)
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
-        """P(ℓ > c) at the c where P(−ℓ > c) = fpr (Neyman and Pearson).
+        """Return P(ℓ > c) at the c where P(−ℓ > c) = fpr (Neyman and Pearson).
 
         d = 1 has atoms at ±t, where the test is randomised: e^t·fpr up to fpr = e^(−t)/2, then
         1 − e^(−t)/(4fpr) up to ½, then 1 − e^(−t)(1 − fpr).
@@ -109,7 +109,7 @@ class NormLaplaceNoise(Guarantee):
         return max(min(power, most), fpr)
 
     def describe(self) -> str:
-        """'norm-Laplace noise in 6 dimensions, epsilon = 1'."""
+        """Return a description, as 'norm-Laplace noise in 6 dimensions, epsilon = 1'."""
         dimensions = "1 dimension" if self.dimension == 1 else f"{self.dimension} dimensions"
         return f"norm-Laplace noise in {dimensions}, epsilon = {upper_text(self.separation)}"
 
@@ -122,7 +122,7 @@ class NormLaplaceNoise(Guarantee):
         return 1 - math.exp(-t) / (4 * fpr)
 
     def _power(self, fpr: float) -> float:
-        """d ≥ 2: the supporting line of the curve at the threshold c.
+        """Return the supporting line of the curve at the threshold c, for d ≥ 2.
 
         For every c ≥ 0 the noise is a (c, δ(c)) mechanism, whose rates bound its own; at the right
         c they are equal. So an error of the angle makes a bound too, and counts squared.
@@ -155,6 +155,6 @@ class NormLaplaceNoise(Guarantee):
 
 
 def _raised_sum(largest: float, change: float) -> float:
-    """largest + change, with change ≤ 0, rounded up and kept to [0, largest]."""
+    """Return largest + change, with change ≤ 0, rounded up and kept to [0, largest]."""
     slack = 4 * ROUNDOFF * (largest - change)
     return min(max(largest + change + slack, 0.0), largest)

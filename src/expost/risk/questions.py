@@ -20,9 +20,10 @@ from expost.risk.composition import CompositionComparison, compare_compositions,
 from expost.risk.curves import tenfold
 from expost.risk.dpsgd import DPSGD
 from expost.risk.epsilon_delta import EpsilonDelta
+from expost.risk.figures import state
 from expost.risk.gaussian import GaussianNoise
 from expost.risk.guarantee import Guarantee, count, down, extended, level
-from expost.risk.statement import DIGITS, Identifiability, Parameters, Route, Setting, state
+from expost.risk.statement import DIGITS, Identifiability, Parameters, Route, Setting
 from expost.types import Neighbouring
 
 __all__ = ["Scenario", "Training", "of_dpsgd", "of_epsilon", "of_goal", "of_guarantee", "of_mu"]
@@ -80,8 +81,8 @@ class Scenario:
         delta = (self.delta or 0.0) * (self.releases if each else 1)
         if not delta < 1:
             raise InvalidInput(
-                f"releases={self.releases!r}: with delta={self.delta!r} each, all is revealed in"
-                " the end; take fewer releases or a smaller delta."
+                f"releases={self.releases!r}: with delta={self.delta!r} each, the deltas sum to 1"
+                " or more; use fewer releases or a smaller delta."
             )
         exceeded = tenfold(delta) if self.exceeded is None else self.exceeded
         if each and delta > 0 and not exceeded > delta:
@@ -101,7 +102,7 @@ class Scenario:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How DP-SGD runs: ``steps`` Poisson batches of a share ``sampling_rate`` of the rows."""
+    """The schedule of DP-SGD: ``steps`` Poisson batches of a share ``sampling_rate`` of rows."""
 
     sampling_rate: float = 1.0
     steps: int = 1
@@ -163,7 +164,7 @@ def of_dpsgd(noise_multiplier: float, training: Training, scenario: Scenario) ->
 def of_guarantee(
     guarantee: Guarantee, scenario: Scenario, *, description: str = ""
 ) -> Identifiability:
-    """Return what a model's own guarantee allows, beside that of any mechanism with its ε."""
+    """Return what a model's own guarantee allows, and what any mechanism with its ε does."""
     if isinstance(guarantee, EpsilonDelta):
         own = guarantee.guaranteed_delta
         if scenario.delta not in (None, own):
@@ -290,7 +291,7 @@ def _any(guarantee: Guarantee) -> Route:
 
 
 def _gaussian(guarantee: Guarantee, setting: Setting) -> Route:
-    # What reacts to releases before it can keep the evidence that there is.
+    # A release that reacts to those before it can keep the evidence that there is.
     fixed = "" if setting.releases == 1 else "; posteriors for releases that are fixed beforehand"
     return Route(
         key="gaussian",

@@ -42,7 +42,7 @@ def posterior_sentence(
     prior: float,
     loss: float,
     failure: float = 0.0,
-    seen: str = "the model",
+    observed: str = "the model",
     known: str = "every other row",
 ) -> str:
     """Return the posterior of an attacker who knows every other row (D5.3 Lemma 1)."""
@@ -50,22 +50,22 @@ def posterior_sentence(
     doubt = doubt_after(prior, loss)
     attacker = f"With a prior of {share(prior)}, an attacker who knows {known}"
     if loss == math.inf:
-        return f"{attacker} can be certain of a person's presence after seeing {seen}."
+        return f"{attacker} can be certain of a person's presence after seeing {observed}."
     if doubt < LEAST_DOUBT:
         left = at_least(doubt, 2) if doubt > 0 else "less than 1e-300"
         return (
-            f"{attacker} can be all but certain of a person's presence after seeing {seen} (a doubt"
-            f" of {left} is left){_except(failure)}."
+            f"{attacker} can be all but certain of a person's presence after seeing {observed} (a"
+            f" doubt of {left} is left){_except(failure)}."
         )
     posterior = percent_at_most(posterior_after(prior, loss), doubt)
     return (
         f"{attacker} assigns a posterior of at most {posterior} to a person's presence after seeing"
-        f" {seen}{_except(failure)}."
+        f" {observed}{_except(failure)}."
     )
 
 
 def advantage_sentence(advantage: float, *, certain: bool | None = None) -> str:
-    """Return how often the Bayes adversary is right, beside random guessing (D5.3 Def. 5)."""
+    """Return how often the Bayes adversary is right, against random guessing (D5.3 Def. 5)."""
     often = right_guesses(advantage, certain=certain)
     return (
         f"An attacker who guesses whether a person is in the data is right {often}; random guessing"
@@ -101,7 +101,7 @@ def true_positive_sentence(
 
 
 def one_in_sentence(
-    *, prior: float, loss: float, failure: float = 0.0, seen: str = "the model"
+    *, prior: float, loss: float, failure: float = 0.0, observed: str = "the model"
 ) -> str:
     """Return the posterior as '1 in k', from 1 in 1,000 where the prior is ½."""
     prior = _checks.probability("prior", prior)
@@ -109,20 +109,20 @@ def one_in_sentence(
     start = float(1 / suspects)
     one_of = plain(significant(suspects, 4, "down"))
     if loss == math.inf:
-        return f"A person with a prior of 1 in {one_of} can be singled out after seeing {seen}."
+        return f"A person with a prior of 1 in {one_of} can be singled out after seeing {observed}."
     if doubt_after(start, loss) < LEAST_DOUBT:
         return (
             f"A person with a prior of 1 in {one_of} can be as good as singled out after seeing"
-            f" {seen}{_except(failure)}."
+            f" {observed}{_except(failure)}."
         )
     return (
         f"A prior of 1 in {one_of} becomes a posterior of at most 1 in {one_in_text(start, loss)}"
-        f" after seeing {seen}{_except(failure)}."
+        f" after seeing {observed}{_except(failure)}."
     )
 
 
 def one_in_text(prior: float, loss: float) -> str:
-    """k with posterior = 1/k, rounded down; 1 only where next to no doubt is left."""
+    """Return k with posterior = 1/k, rounded down; 1 only where next to no doubt is left."""
     if doubt_after(prior, loss) < LEAST_DOUBT:
         return "1"
     # 1/posterior without cancellation, from the prior as it is written; a float might not hold it.

@@ -25,6 +25,7 @@ from functools import cached_property
 import numpy as np
 
 from expost._numerics import ROUNDOFF, bracket_root, gauss_legendre
+from expost.noise._angle import log_height
 from expost.noise._bessel import ratio_below
 from expost.types import FloatArray
 
@@ -53,15 +54,15 @@ class LossTail:
         return 1e-12 + 32 * ROUNDOFF * (self.separation + self.dimension)
 
     def present(self, angle: float) -> float:
-        """P(ℓ > t cos ψ)."""
+        """Return P(ℓ > t cos ψ)."""
         return self._share(self._log_height, angle)
 
     def absent(self, angle: float) -> float:
-        """Q(ℓ > t cos ψ) = P(−ℓ > t cos ψ)."""
+        """Return Q(ℓ > t cos ψ) = P(−ℓ > t cos ψ)."""
         return self._share(self._log_height_absent, angle)
 
     def excess(self, angle: float) -> float:
-        """δ(t cos ψ), an integral of positive terms."""
+        """Return δ(t cos ψ), an integral of positive terms."""
 
         def height(at: FloatArray) -> FloatArray:
             # t(cos ψ' − cos ψ) for ψ' ≤ ψ.
@@ -75,7 +76,7 @@ class LossTail:
     def angle_where(
         self, tail: Callable[[float], float], mass: float, *, halvings: int = 120
     ) -> tuple[float, float]:
-        """(below, above): angles with tail(below) ≤ ``mass`` < tail(above), neighbours by default.
+        """Return angles with tail(below) ≤ ``mass`` < tail(above), neighbours by default.
 
         ``tail`` is one of the three. Below 1e-9 cos ψ is 1 in float64, and (0, 1e-9) is returned;
         (π/2, π/2) where no angle has so much.
@@ -90,12 +91,12 @@ class LossTail:
         return float(below), float(above)
 
     def angle(self, loss: float) -> float:
-        """ψ with t·cos ψ = ``loss`` in [0, t], accurate near both ends."""
+        """Return ψ with t·cos ψ = ``loss`` in [0, t], accurate near both ends."""
         share = 0.5 * (self.separation - loss) / self.separation
         return 2 * math.asin(math.sqrt(min(max(share, 0.0), 0.5)))
 
     def loss(self, angle: float) -> float:
-        """t·cos ψ, rounded up; 0 at π/2."""
+        """Return t·cos ψ, rounded up; 0 at π/2."""
         if angle >= _RIGHT:
             return 0.0
         return self.separation * min((1 - 2 * math.sin(0.5 * angle) ** 2) + 4 * ROUNDOFF, 1.0)
@@ -120,24 +121,18 @@ class LossTail:
         return math.exp(_log_integral(height, angle) - self._log_total) if angle > 0 else 0.0
 
     def _log_height(self, angle: FloatArray) -> FloatArray:
-        sine = np.sin(angle)
-        bend: FloatArray = np.log1p(self._inverse_kappa * sine * sine)
-        height = bend - self.separation * np.sin(0.5 * angle) ** 2
-        if self.dimension > 2:
-            with np.errstate(divide="ignore"):
-                height = height + (self.dimension - 2) * np.log(sine)
-        return height
+        return log_height(angle, self.separation, self.dimension, self._inverse_kappa)
 
     def _log_height_absent(self, angle: FloatArray) -> FloatArray:
         return self._log_height(angle) - self.separation * np.cos(angle)
 
 
 def _log_integral(height: Callable[[FloatArray], FloatArray], high: float) -> float:
-    """log ∫ e^height over [0, high] for a height with one peak.
+    """Return log ∫ e^height over [0, high] for a height with one peak.
 
     −inf where nothing is left in float64.
     """
-    low, high = _where_it_lives(height, 0.0, high)
+    low, high = _support(height, 0.0, high)
     points, weights = gauss_legendre(_NODES)
     edges = np.linspace(low, high, _PANELS + 1)
     half = 0.5 * np.diff(edges)[:, None]
@@ -149,13 +144,13 @@ def _log_integral(height: Callable[[FloatArray], FloatArray], high: float) -> fl
     return peak + math.log(float(mass))
 
 
-def _where_it_lives(
+def _support(
     height: Callable[[FloatArray], FloatArray], low: float, high: float
 ) -> tuple[float, float]:
-    """[low, high] narrowed to where the height is within _DROP of its peak, and a cell beyond.
+    """Narrow [low, high] to where the height is within _DROP of its peak, and a cell beyond.
 
-    A grid first sees the peak too low and keeps too much, never too little: each round looks
-    again at what was kept, until that no longer halves.
+    The first grid takes the peak too low and keeps too much, never too little: each round refines
+    what was kept, until that no longer halves.
     """
     for _ in range(_ROUNDS):
         grid = np.linspace(low, high, _GRID)

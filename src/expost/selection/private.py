@@ -37,11 +37,11 @@ Sampling is exact
 A float is a rational number, so γᵢ is known exactly (``fractions``), and coins of probability
 e^(−γ) are made from uniform integers (:func:`accepts`). No logarithm, no exponential, no float is
 between the scores and the choice: nothing of the kind that Mironov (2012) and Ilvento (2020) read
-from rounded arithmetic. The promise is about the numbers as they are passed: Δ must bound the
-change of the *computed* scores. Whole numbers, such as counts, have no rounding to worry about.
-The number of coins depends on the scores: whoever can time the call sees it (SECURITY.md).
+from rounded arithmetic. The guarantee is about the numbers as they are passed: Δ must bound the
+change of the *computed* scores. Integers, such as counts, have no rounding. The number of coins
+depends on the scores, so that the running time of the call reveals it (SECURITY.md).
 
-| case | what happens |
+| case | result |
 |---|---|
 | ε = ∞ | the best candidate, ties broken uniformly: no privacy, as in the estimators |
 | one candidate | it is chosen |
@@ -97,18 +97,36 @@ def select_privately(
     monotone: bool = False,
     random_state: Any = None,
 ) -> int:
-    """The index of a candidate with a high score, chosen at a cost of ``epsilon``.
+    """Return the index of a candidate with a high score, chosen at a cost of ``epsilon``.
 
-    ``scores`` (k,) hold one number for each candidate of a public list; one row changes each of
-    them by at most ``sensitivity``. The better a score the likelier its candidate: the laws,
-    guarantees and edge cases are in the module docstring. A method is "exponential" or
-    "permute-and-flip", which is never worse in expected score.
+    The laws, guarantees and edge cases are in the module docstring.
 
-    ``monotone`` says that one more row never lowers any score, or never raises any: half the noise
-    is then enough, for neighbours with a row removed or added (not replaced).
+    Parameters
+    ----------
+    scores
+        (k,) one number for each candidate of a public list; higher is better.
+    sensitivity
+        One row changes each score by at most this.
+    epsilon
+        The privacy cost of the choice.
+    method
+        "exponential" or "permute-and-flip", which is never worse in expected score.
+    monotone
+        States that one more row never lowers any score, or never raises any: half the noise is then
+        enough, for neighbouring data sets with a row removed or added (not replaced).
+    random_state
+        An integer or a Generator, for simulation: anyone who knows the seed can repeat the choice,
+        and it warns. None: every bit comes from the operating system.
 
-    Every bit comes from the operating system. ``random_state`` (an int or a Generator) is for
-    simulation: whoever knows the seed can draw the choice again, and it warns.
+    Returns
+    -------
+    int
+        The index of the chosen candidate.
+
+    Raises
+    ------
+    InvalidInput
+        If there are no scores, or an argument is invalid.
     """
     rng = simulation_generator(random_state)
     return draw_index(scores, sensitivity, epsilon, method=method, monotone=monotone, rng=rng)
@@ -123,14 +141,14 @@ def draw_index(
     monotone: bool = False,
     rng: np.random.Generator | None = None,
 ) -> int:
-    """:func:`select_privately` without the warning, for callers that give their own."""
+    """Return :func:`select_privately` without its warning, for callers that warn themselves."""
     exponents = _Contest.of(scores, sensitivity, epsilon, monotone).exponents()
     source = byte_source(rng)
     return choose(exponents, method, lambda count: uniform_below(count, source))
 
 
 def choose(exponents: list[Fraction | None], method: str, below: Below) -> int:
-    """One draw, given every γᵢ (None where it is infinite) and a source of uniform integers.
+    """Draw a candidate, given every γᵢ (None if infinite) and a source of uniform integers.
 
     Exponential, by rejection: propose a candidate uniformly, accept it with probability aᵢ, else
     propose again. One proposal ends in i with probability aᵢ/k and in nothing with r = 1 − Σaⱼ/k,
@@ -149,7 +167,7 @@ def choose(exponents: list[Fraction | None], method: str, below: Below) -> int:
                 return proposal
     order = list(range(count))
     while True:
-        # The last of the order is swapped for a uniform one of those that are left.
+        # The last candidate of the order is swapped with a uniformly chosen remaining one.
         pick = below(len(order))
         order[pick], order[-1] = order[-1], order[pick]
         proposal = order.pop()
@@ -159,20 +177,20 @@ def choose(exponents: list[Fraction | None], method: str, below: Below) -> int:
 
 
 def accepts(exponent: Fraction | None, below: Below) -> bool:
-    """True with probability exactly e^(−γ), γ = ``exponent`` ≥ 0 rational; None stands for ∞.
+    """Return True with probability exactly e^(−γ), γ = ``exponent`` ≥ 0 rational; None is ∞.
 
-    e^(−γ) is e^(−1) once for every whole unit of γ, times e^(−rest): all these coins must fall the
-    same way, and the first that does not ends it. (Compare Canonne, Kamath and Steinke 2020.)
+    e^(−γ) is e^(−1) once for every integer unit of γ, times e^(−rest): all these coins must
+    succeed, and the first failure ends it. (Compare Canonne, Kamath and Steinke 2020.)
     """
     if exponent is None:
         return False
     units, rest = divmod(exponent, 1)
-    one = Fraction(1)
-    return all(_short_coin(one, below) for _ in range(units)) and _short_coin(rest, below)
+    unit = Fraction(1)
+    return all(_short_coin(unit, below) for _ in range(units)) and _short_coin(rest, below)
 
 
 def _short_coin(exponent: Fraction, below: Below) -> bool:
-    """True with probability e^(−γ), 0 ≤ γ ≤ 1.
+    """Return True with probability e^(−γ), 0 ≤ γ ≤ 1.
 
     Toss coins of probability γ/1, γ/2, γ/3 … until one fails, the K-th. P(K > k) = γ^k/k!, so
 
@@ -187,7 +205,7 @@ def _short_coin(exponent: Fraction, below: Below) -> bool:
 
 
 def uniform_below(count: int, source: Callable[[int], bytes]) -> int:
-    """A uniform integer in [0, count): draws of as many bits as needed, until one is below it."""
+    """Return a uniform integer in [0, count), by rejection of draws of just enough bits."""
     bits = (count - 1).bit_length()
     size = (bits + 7) // 8
     while True:
@@ -197,12 +215,12 @@ def uniform_below(count: int, source: Callable[[int], bytes]) -> int:
 
 
 def byte_source(rng: np.random.Generator | None) -> Callable[[int], bytes]:
-    """Random bytes: of the operating system, or of a simulation."""
+    """Return a source of random bytes: the operating system, or a simulation."""
     return secrets.token_bytes if rng is None else rng.bytes
 
 
 def simulation_generator(random_state: Any) -> np.random.Generator | None:
-    """None for the operating system's randomness, or a seeded generator, which warns."""
+    """Return None for the operating system's randomness, or a seeded generator, and warn."""
     if random_state is None:
         return None
     if isinstance(random_state, np.random.Generator):
@@ -210,8 +228,8 @@ def simulation_generator(random_state: Any) -> np.random.Generator | None:
     else:
         rng = np.random.default_rng(_checks.whole("random_state", random_state, least=0))
     warn(
-        "random_state is set: whoever knows the seed can draw the same choice again, which is not"
-        " private; leave it at None for a real release.",
+        "random_state is set: anyone who knows the seed can repeat the choice, which is then not"
+        " private; use None for a real release.",
         SeededReleaseWarning,
         stacklevel=3,
     )
@@ -226,10 +244,11 @@ def selection_probabilities(
     method: str = "exponential",
     monotone: bool = False,
 ) -> FloatArray:
-    """(k,) the probability with which each candidate is chosen. For the curator only.
+    """Return (k,) the probability with which each candidate is chosen. Curator-only.
 
-    They are a function of the scores, so of the rows: no noise protects them. Each is right to
-    about 1e-12 of itself (or to 1e-300, where it underflows), for any k.
+    The probabilities are a function of the scores, and so of the rows, without noise. Each has a
+    relative error of about 1e-12 (or 1e-300 absolute, if it underflows), for any k. The parameters
+    are those of :func:`select_privately`.
     """
     contest = _Contest.of(scores, sensitivity, epsilon, monotone)
     return contest.probabilities(method)
@@ -237,7 +256,7 @@ def selection_probabilities(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SelectionCost(Displayed):
-    """What a private choice costs, in units of the score. For the curator: it depends on the rows.
+    """The cost of a private choice in units of the score. Curator-only: it depends on the rows.
 
     ``probabilities``       (k,) of each candidate.
     ``best_probability``    that a candidate with the best score is chosen.
@@ -266,7 +285,9 @@ def selection_cost(
     monotone: bool = False,
     failure: float = 0.05,
 ) -> SelectionCost:
-    """How much score a private choice gives up against the best candidate. For the curator.
+    """Return the score that a private choice loses compared with the best. Curator-only.
+
+    ``failure`` is β; the other parameters are those of :func:`select_privately`.
 
     The bound holds for both methods. Candidates more than c below the best have aᵢ < e^(−λc), and
     there are fewer than k; the exponential mechanism divides their sum by at least m, and in
@@ -289,14 +310,14 @@ def selection_cost(
 
 @dataclass(frozen=True, kw_only=True)
 class _Contest:
-    """The scores, and λ: None where it is infinite."""
+    """The scores, and λ: None if infinite."""
 
     scores: list[float]
     rate: Fraction | None
 
     @classmethod
     def of(cls, scores: Any, sensitivity: float, epsilon: float, monotone: bool) -> "_Contest":
-        """What the user passed, checked."""
+        """Check the arguments of :func:`select_privately`."""
         values = _checks.vector(scores, name="scores").tolist()
         if not values:
             raise InvalidInput("scores: is empty; must hold one score for each candidate.")
@@ -310,7 +331,7 @@ class _Contest:
 
     @property
     def scale(self) -> float:
-        """1/λ: the differences of scores that the noise blurs."""
+        """The scale 1/λ of the noise, in units of the score."""
         if self.rate is None:
             return 0.0
         try:
@@ -319,7 +340,7 @@ class _Contest:
             return math.inf
 
     def exponents(self) -> list[Fraction | None]:
-        """γ of each candidate, exactly; None where it is infinite."""
+        """Return the exact γ of each candidate; None if infinite."""
         top = max(self.scores)
         if self.rate is None:
             return [Fraction(0) if score == top else None for score in self.scores]
@@ -327,7 +348,7 @@ class _Contest:
         return [self.rate * (best - Fraction(score)) for score in self.scores]
 
     def probabilities(self, method: str) -> FloatArray:
-        """The law of the choice."""
+        """Return the probability of each candidate."""
         weights = np.exp([-_finite(exponent) for exponent in self.exponents()])
         if _checks.one_of("method", method, METHODS) == "exponential":
             # The largest weight is 1, as in a log-sum-exp: nothing overflows.
@@ -337,14 +358,14 @@ class _Contest:
 
 
 def _finite(exponent: Fraction | None) -> float:
-    """γ as a float; past 800, where e^(−γ) is 0 in float64, it is 800."""
+    """Return γ as a float, at most 800, where e^(−γ) is 0 in float64."""
     return 800.0 if exponent is None or exponent > 800 else float(exponent)
 
 
 def _permute_and_flip(weights: FloatArray) -> FloatArray:
-    """aᵢ ∫₀¹ Π_{j≠i}(1 − aⱼt) dt by one Gauss–Legendre rule; every term is positive.
+    """Return aᵢ ∫₀¹ Π_{j≠i}(1 − aⱼt) dt by one Gauss–Legendre rule; every term is positive.
 
-    With S = Σa the product is at most e^(−(S−1)t), and at least (1 − t)^S, for 1 − at ≥ (1 − t)^a:
+    With S = Σa the product is at most e^(−(S−1)t), and at least (1 − t)^S by 1 − at ≥ (1 − t)^a:
     what lies beyond T = min(1, 40/S) is less than 2e-17 of the integral. On Bernstein's ellipse
     with ρ = 4 around [0, T] the product is at most e^(1.5625·S·T) ≤ e^62.5, so that N = 48 nodes
     err by less than 5·e^62.5·4^(2−2N)·T, 1e-26 of the integral. What is left is rounding.

@@ -1,20 +1,21 @@
 """The private choice of Λ among candidates (Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 3).
 
-Every row goes to one of k + 1 parts. Part j ≤ k makes one private model with the j-th candidate and
-the whole ε; the last part counts the mistakes of the k models, and one of them is chosen with ε.
+Every row is assigned to one of k + 1 parts. Part j ≤ k trains one private model with the j-th
+candidate and the whole ε; the last part counts the mistakes of the k models, and one of them is
+chosen with ε.
 
 Formal guarantees
 -----------------
 (Λ, model) is ε-DP, (ε, δ) under Gaussian noise, for a row removed, added or replaced:
 
-1. Each row's part is its own uniform draw, made without a look at any row. So for neighbours D, D'
-   the other rows' draws have the same law in both, and the row in question has its draw whether it
-   is there or not. Given all draws, D and D' differ in that row, in one part. (Shuffled parts of
-   equal size would do for a replaced row only: take one away, and to even out the sizes a second
-   part must change.)
-2. Is it one of the first k parts, then only that part's model changes its law, by (ε, δ); the
-   other models and the last part are the same, and the choice is a function of them all.
-3. Is it the last part, then no model changes; each count changes by at most 1, and the choice is
+1. Each row's part is its own uniform draw, independent of all rows. So for neighbouring data sets
+   D, D' the other rows' draws have the same law in both, and the row in question has its draw
+   whether it is present or not. Given all draws, D and D' differ in that row, in one part.
+   (Shuffled parts of equal size would suffice for a replaced row only: if a row is removed, a
+   second part must change to balance the sizes.)
+2. If it is one of the first k parts, only that part's model changes its law, by (ε, δ); the other
+   models and the last part are the same, and the choice is a function of them all.
+3. If it is the last part, no model changes; each count changes by at most 1, and the choice is
    ε-DP by :func:`~expost.selection.private.select_privately`.
 4. Each case is (ε, δ) given the draws; so is their mean over the draws.
 
@@ -23,7 +24,7 @@ compare data under the same public constants: the number of rows of each part (w
 of its model) is one of them, as n is. Losing models and the counts are never kept.
 
 Squared loss has no mistakes: each row counts (y − ŷ)² clipped at 1 in units of half the
-label range, the most that the answer 0 could cost, in whole units of 2⁻²⁰ of it rounded down, so
+label range, the largest error of the prediction 0, in integer units of 2⁻²⁰ of it rounded down, so
 that sums are exact.
 """
 
@@ -49,7 +50,7 @@ from expost.types import Audience, FloatArray, IntArray
 
 __all__ = ["SelectedRegularization", "select_regularization"]
 
-# With fewer rows a part the noise drowns every model; and a part of one row has none.
+# With fewer rows per part, noise dominates every model; and a part of one row has none.
 _ROWS_A_PART = 20
 # The units in which a clipped squared error is counted.
 _UNITS = 2**20
@@ -57,9 +58,9 @@ _UNITS = 2**20
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SelectedRegularization(Displayed):
-    """The chosen Λ, and the private model that won with it.
+    """The chosen Λ, and the private model that was chosen with it.
 
-    ``regularization``  the chosen Λ; ``index`` its place among ``candidates``.
+    ``regularization``  the chosen Λ; ``index`` its index among ``candidates``.
     ``epsilon``         spent in total, for the choice and the model; ``delta`` with Gaussian noise.
     ``model``           the fitted estimator, of the rows of its own part only.
     ``part_rows``       how many rows each part has; the last one counted mistakes.
@@ -77,13 +78,13 @@ class SelectedRegularization(Displayed):
 
     @property
     def release(self) -> Release:
-        """What the winner released."""
+        """The release of the chosen model."""
         release: Release = self.model.release_
         return release
 
     @property
     def audience(self) -> Audience:
-        """Whether the choice may leave the building: it may where its model may."""
+        """The audience of the chosen model."""
         return self.release.audience
 
     def __repr__(self) -> str:
@@ -113,13 +114,33 @@ def select_regularization(
 ) -> SelectedRegularization:
     """Choose Λ among ``candidates`` and release a model with it, for ``epsilon`` in total.
 
-    ``candidates`` is a list made before anybody looked at these rows. The module docstring has the
-    algorithm and why it costs ε once. ``loss`` is "logistic", "huber-hinge" or "squared"; the
-    other parameters are those of the estimators (``classes`` for the first two, ``label_range``
-    for the third, ``huber_width`` for the second) and of ``select_privately``. The models are made
-    by output perturbation, which covers a replaced row and keeps each candidate as it is. Bounds
-    of labels that are left at None are read from the data, under PrivacyLeakWarning, and the
-    result is ``review``.
+    The module docstring has the algorithm and the proof that it costs ε once. The models are
+    trained with output perturbation, which covers a replaced row and uses each candidate unchanged.
+
+    Parameters
+    ----------
+    X, y
+        The rows and their labels.
+    candidates
+        The values of Λ, a list made independently of these rows.
+    loss
+        "logistic", "huber-hinge" or "squared".
+
+    Returns
+    -------
+    SelectedRegularization
+
+    Raises
+    ------
+    InvalidInput
+        If there are too few rows for the candidates, or an argument is invalid.
+
+    Notes
+    -----
+    The other parameters are those of the estimators (``classes`` for the first two losses,
+    ``label_range`` for the third, ``huber_width`` for the second) and of
+    :func:`~expost.selection.select_privately`. Bounds of labels that are left at None are read from
+    the data, with a PrivacyLeakWarning, and the result needs review.
     """
     values = _candidates(candidates)
     _checks.one_of("method", method, METHODS)
@@ -143,8 +164,8 @@ def select_regularization(
     members = _split(prepared.problem.count, len(values) + 1, byte_source(rng))
     *training, judging = members
     releases = [
-        _release(prepared, how, part, rng)
-        for how, part in zip(_mechanisms(prepared, values, training), training, strict=True)
+        _release(prepared, mechanism, part, rng)
+        for mechanism, part in zip(_mechanisms(prepared, values, training), training, strict=True)
     ]
     scores = [-_errors(prepared.problem, release.theta, judging) for release in releases]
     unit = _UNITS if not prepared.problem.loss.is_classification else 1
@@ -178,7 +199,7 @@ def _candidates(candidates: Sequence[float]) -> tuple[float, ...]:
 def _estimator(
     loss: str, *, classes: Any, label_range: Any, huber_width: float, **shared: Any
 ) -> Any:
-    """The unfitted estimator, which prepares the rows and will carry the model."""
+    """Return the unfitted estimator, which prepares the rows and will hold the model."""
     kind = ESTIMATORS[_checks.one_of("loss", loss, tuple(ESTIMATORS))]
     own = {"label_range": label_range} if loss == "squared" else {"classes": classes}
     for name, value in (("classes", classes), ("label_range", label_range)):
@@ -194,7 +215,7 @@ def _check_enough(rows: int, candidates: int) -> None:
     if not rows >= least:
         raise InvalidInput(
             f"X has {rows} rows: {candidates} candidates need at least {least}, {_ROWS_A_PART} for"
-            " each part; give fewer candidates, or take regularization='auto', which needs none."
+            " each part; give fewer candidates, or use regularization='auto', which needs none."
         )
 
 
@@ -211,7 +232,7 @@ def _warn(prepared: Prepared) -> None:
 
 
 def _split(rows: int, parts: int, source: Callable[[int], bytes]) -> list[IntArray]:
-    """The rows of each part: every row's part is uniform and independent of all others'.
+    """Return the rows of each part: every row's part is uniform and independent of all others'.
 
     Of 64 random bits those below the largest multiple of ``parts`` are kept, so that the remainder
     is exactly uniform.
@@ -228,7 +249,7 @@ def _split(rows: int, parts: int, source: Callable[[int], bytes]) -> list[IntArr
 def _mechanisms(
     prepared: Prepared, values: Sequence[float], training: Sequence[IntArray]
 ) -> list[Mechanism]:
-    """How each part's model is released; where that is not safe it refuses, before any is made."""
+    """Return the mechanism of each part; refuse unsafe ones before any model is released."""
     if min(map(len, training)) < 2:
         raise InvalidInput(
             "X: chance gave a part fewer than two rows; call again, with fewer candidates."
@@ -237,29 +258,29 @@ def _mechanisms(
         prepared.mechanism.with_constants(regularization=value, rows=len(part))
         for value, part in zip(values, training, strict=True)
     ]
-    for how in mechanisms:
-        if how.is_private:
-            _ = how.grid
+    for mechanism in mechanisms:
+        if mechanism.is_private:
+            _ = mechanism.grid
     return mechanisms
 
 
 def _release(
-    prepared: Prepared, how: Mechanism, part: IntArray, rng: np.random.Generator | None
+    prepared: Prepared, mechanism: Mechanism, part: IntArray, rng: np.random.Generator | None
 ) -> Release:
-    """The private model of one part, within bounds that no part has set.
+    """Release the private model of one part, within bounds that do not depend on the part.
 
-    Not by the estimator's ``fit``: it refuses rows of one class, which here would give away that
-    a part has no other, and a model of them is as good as any other for the choice.
+    Not by the estimator's ``fit``: it refuses rows of one class, which here would reveal that a
+    part has no other class, and the choice can use a model of such rows.
     """
     problem = Objective.of(
         X=prepared.problem.held.X[part],
         y=prepared.problem.held.y[part],
-        loss=how.loss,
-        penalty=how.total_regularization,
+        loss=mechanism.loss,
+        penalty=mechanism.total_regularization,
     )
     return Release(
-        theta=how.release(problem, rng),
-        mechanism=how,
+        theta=mechanism.release(problem, rng),
+        mechanism=mechanism,
         ball=prepared.ball,
         classes=prepared.classes,
         label_scale=prepared.label_scale,
@@ -270,7 +291,7 @@ def _release(
 
 
 def _errors(problem: Objective, theta: FloatArray, judging: IntArray) -> int:
-    """Mistakes of the model, or its clipped squared errors in whole units."""
+    """Return the mistakes of the model, or its clipped squared errors in integer units."""
     predicted, target = _predictions(problem.held.X[judging], theta), problem.held.y[judging]
     if problem.loss.is_classification:
         return int(np.count_nonzero((predicted > 0) != (target > 0)))
@@ -280,10 +301,10 @@ def _errors(problem: Objective, theta: FloatArray, judging: IntArray) -> int:
 
 
 def _predictions(rows: FloatArray, theta: FloatArray) -> FloatArray:
-    """x·θ, in bits that depend on the row alone.
+    """Return x·θ, in bits that depend on the row alone.
 
-    A matrix product may round a row differently where another row is missing, and so turn the
-    sign of a prediction that is all but 0: the count would then change by more than that row.
+    A matrix product may round a row differently if another row is missing, and so change the sign
+    of a prediction close to 0: the count would then change by more than that row.
     """
     predicted = np.empty(len(rows))
     for block in row_blocks(*rows.shape):

@@ -7,7 +7,7 @@ from expost.errors import require
 
 require("torch", caller="expost.torch", extra="torch")
 
-# Only now: without torch the one sentence above is all that is said.
+# Imported after the check, so that without torch the error above is raised.
 from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript  # noqa: E402
 from expost.torch.attacks import (  # noqa: E402
     ModuleGradients,

@@ -3,7 +3,7 @@
 Conventions
 -----------
 As in :mod:`expost.mechanisms.dpsgd`: b the noise, g a row's clipped gradient, g' that of the row
-which stands in for it. Everything is float64.
+which replaces it. Everything is float64.
 """
 
 from dataclasses import dataclass, fields
@@ -22,7 +22,7 @@ __all__ = ["Exchange", "Products", "StepAccount", "squares"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exchange:
-    """Of rows that are replaced: b·g', ∥g'∥², g·g', b·(g − g') and ∥g − g'∥²."""
+    """Products of replaced rows: b·g', ∥g'∥², g·g', b·(g − g') and ∥g − g'∥²."""
 
     inner: FloatArray
     square: FloatArray
@@ -33,7 +33,7 @@ class Exchange:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Products:
-    """What the account of a step needs of each row that was looked at: b·g and ∥g∥²."""
+    """The products b·g and ∥g∥² of each row whose gradient was computed in a step."""
 
     inner: FloatArray
     square: FloatArray
@@ -41,7 +41,7 @@ class Products:
 
     @classmethod
     def of(cls, g: torch.Tensor, noise: torch.Tensor, others: torch.Tensor | None) -> "Products":
-        """Those of gradients (rows, d); ``others`` holds g', one for each row or one for all."""
+        """Return those of gradients (rows, d); ``others`` is g', one for each row or for all."""
         exchange = None
         if others is not None:
             others = others.expand_as(g)
@@ -57,7 +57,7 @@ class Products:
 
     @classmethod
     def joined(cls, parts: "list[Products]") -> "Products":
-        """Those of all blocks; of none where nobody was looked at."""
+        """Return those of all blocks; empty without blocks."""
         exchanges = [part.exchange for part in parts if part.exchange is not None]
         exchange = Exchange(**_joined(Exchange, exchanges)) if exchanges else None
         simple = _joined(cls, parts)
@@ -65,34 +65,34 @@ class Products:
 
 
 class StepAccount:
-    """Adds each step's terms to a transcript."""
+    """An account that adds each step's terms to a transcript."""
 
     def __init__(self, transcript: Transcript, dimension: int) -> None:
         self.transcript = transcript
         self._dimension = dimension
-        # ∥g∥² (replaced: ∥g − g'∥²) when last seen.
+        # ∥g∥² (replaced: ∥g − g'∥²) when last computed.
         self._last: FloatArray = np.zeros(transcript.mechanism.rows)
 
     def add(
         self,
-        looked: IntArray,
+        computed: IntArray,
         batch: NDArray[np.bool_],
         products: Products,
         noise_norm: float,
         scale: float,
         rounding: float = 0.0,
     ) -> None:
-        """One step: ``looked`` the rows that ``products`` speak of, ``batch`` who was in it.
+        """Add one step: ``computed`` the rows of ``products``, ``batch`` (n,) its members.
 
-        ``rounding``: how far off the noisy sum was published beyond float64's own rounding.
+        ``rounding``: the error of the published noisy sum beyond float64's own rounding.
         """
-        inside = batch[looked]
+        inside = batch[computed]
         error = self._error(products, inside, noise_norm, scale, rounding)
         if self.transcript.adversary is Adversary.KNOWN_BATCHES:
-            self._known(looked, products, scale, error)
+            self._known(computed, products, scale, error)
         else:
-            self._hidden(looked, inside, products, scale, error)
-            missed = np.setdiff1d(np.flatnonzero(~batch), looked, assume_unique=True)
+            self._hidden(computed, inside, products, scale, error)
+            missed = np.setdiff1d(np.flatnonzero(~batch), computed, assume_unique=True)
             self.transcript.add_unseen(missed, self._last[missed])
         self.transcript.end_step()
 
@@ -108,7 +108,7 @@ class StepAccount:
         if products.exchange is not None:
             # ∥g − g'∥ is at most twice the longer one.
             longest = 4 * np.maximum(longest, products.exchange.square)
-        # The published sum less the others' gradients is b but for the rounding of the sum.
+        # The published sum minus the others' gradients is b up to the rounding of the sum.
         summed = float(np.sum(np.sqrt(products.square[inside])))
         slack = gamma(int(np.count_nonzero(inside)) + 8) * (summed + noise_norm)
         return step_rounding(
@@ -159,7 +159,7 @@ def _array(values: torch.Tensor) -> FloatArray:
 
 
 def squares(vectors: torch.Tensor) -> FloatArray:
-    """(rows,) squared lengths."""
+    """Return (rows,) the squared norms."""
     return _array(torch.linalg.vector_norm(vectors, dim=1).square())
 
 

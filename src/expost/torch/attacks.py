@@ -1,9 +1,9 @@
 """White-box scores of a module's rows, and a module with its training as a target of ``audit``.
 
-Scores are those of :mod:`expost.auditing.attacks.gradients`, whose docstring says which inner
+Scores are those of :mod:`expost.auditing.attacks.gradients`, whose docstring derives which inner
 product is a likelihood ratio; the gradients of single rows come from ``torch.func``. A network is
-no minimiser, but near the end of a training that averages its loss the members' gradients sum to
-about −nwθ, w the weight decay, and that S is what is assumed.
+not a minimiser, but near the end of a training that averages its loss the members' gradients sum to
+about −nwθ, w the weight decay. This S is assumed.
 """
 
 import copy
@@ -37,7 +37,7 @@ __all__ = [
     "ModuleGradients",
     "TorchModel",
     "TorchTraining",
-    "asked",
+    "evaluate",
     "fresh_copy",
     "gradient_scores",
     "log_odds",
@@ -45,12 +45,12 @@ __all__ = [
 ]
 
 Loss = Callable[[Any, Any], torch.Tensor]
-# Entries of gradients that are kept, 512 MiB in float64; beyond, they are computed again.
+# Gradients of at most this many entries are kept (512 MiB in float64); others are recomputed.
 _KEPT = 2**26
-# Rows that a module is asked about at a time.
-_ASKED = 1024
-# torch's own generator is one for all threads: trainings take turns with it.
-_TURN = threading.Lock()
+# Rows evaluated at a time.
+_EVALUATED = 1024
+# torch's generator is shared by all threads: only one training uses it at a time.
+_GENERATOR = threading.Lock()
 
 
 class ModuleGradients:
@@ -79,56 +79,56 @@ class ModuleGradients:
         *,
         loss: Loss = torch.nn.functional.cross_entropy,
     ) -> "ModuleGradients":
-        """At a module as it stands, in its evaluation mode; ``loss`` of a batch of one row."""
-        asleep = copy.deepcopy(module).eval() if isinstance(module, torch.nn.Module) else module
-        # Nothing is clipped to an infinite length.
-        each = RowGradients(asleep, loss, math.inf)
-        return cls(each, *as_tensors(asleep, X, y, "X, y"))
+        """Return the gradients at a module in evaluation mode; ``loss`` of a batch of one row."""
+        frozen = copy.deepcopy(module).eval() if isinstance(module, torch.nn.Module) else module
+        # An infinite clipping norm: nothing is clipped.
+        each = RowGradients(frozen, loss, math.inf)
+        return cls(each, *as_tensors(frozen, X, y, "X, y"))
 
     @property
     def rows(self) -> int:
-        """n."""
+        """The number n of rows."""
         return len(self._X)
 
     @property
     def dimension(self) -> int:
-        """D."""
+        """The number D of parameters."""
         return self._each.dimension
 
     @property
     def parameters(self) -> FloatArray:
-        """(D,) θ."""
+        """The parameters θ (D,)."""
         return _array(self._theta)
 
     def squares(self) -> FloatArray:
-        """(n,) ∥g∥²."""
+        """Return (n,) ∥g∥²."""
         return self._over(lambda g: torch.einsum("ij,ij->i", g, g))
 
     def mean(self) -> FloatArray:
-        """(D,) the mean gradient."""
+        """Return (D,) the mean gradient."""
         total = torch.zeros(self.dimension, dtype=torch.float64, device=self._X.device)
         for block in self._each.blocks(self.rows):
             total += self._vectors(block).sum(dim=0)
         return _array(total / self.rows)
 
     def along(self, direction: FloatArray) -> FloatArray:
-        """(n,) g·direction."""
+        """Return (n,) g·direction."""
         vector = torch.from_numpy(np.ascontiguousarray(direction)).to(self._X.device)
         return self._over(lambda g: g @ vector)
 
     def take(self, rows: IntArray) -> "ModuleGradients":
-        """The gradients of some of the rows."""
+        """Return the gradients of some of the rows."""
         chosen = torch.from_numpy(np.asarray(rows)).to(self._X.device)
         return ModuleGradients(self._each, self._X[chosen], self._y[chosen], theta=self._theta)
 
     def gram(self, others: "ModuleGradients") -> FloatArray:
-        """(n, k) inner products."""
-        found = np.empty((self.rows, others.rows))
+        """Return (n, k) the inner products."""
+        products = np.empty((self.rows, others.rows))
         for here in self._each.blocks(self.rows):
             mine = self._vectors(here)
             for there in self._each.blocks(others.rows):
-                found[here, there] = _array(mine @ others._vectors(there).T)
-        return found
+                products[here, there] = _array(mine @ others._vectors(there).T)
+        return products
 
     @cached_property
     def _kept(self) -> torch.Tensor | None:
@@ -158,13 +158,30 @@ def gradient_scores(
     loss: Loss = torch.nn.functional.cross_entropy,
     weight_decay: float = 0.0,
 ) -> dict[str, FloatArray]:
-    """The white-box scores of a module's rows, by name, for ``Evidence.extras``.
+    """Return the white-box scores of a module's rows, by name, for ``Evidence.extras``.
 
-    ``members``       how many of these rows the module was trained on.
-    ``population``    (X, y) of rows that surely were not; None: the rows in question stand in.
-    ``trained_on``    how many rows it was trained on in all, None for ``members``.
-    ``loss``          of (outputs, targets) for a batch of one row.
-    ``weight_decay``  w, of a training that takes the mean of its rows' losses plus (w/2)∥θ∥².
+    Parameters
+    ----------
+    members
+        The number of these rows that the module was trained on.
+    population
+        (X, y) of rows that were certainly not trained on; None: the rows in question are used.
+    trained_on
+        The number of rows it was trained on in total; None for ``members``.
+    loss
+        The loss of (outputs, targets) for a batch of one row.
+    weight_decay
+        The weight decay w of a training that minimises the mean loss plus (w/2)∥θ∥².
+
+    Returns
+    -------
+    dict
+        ``gradient-norm``, and ``gradient-inner-product`` if non-members are known.
+
+    Raises
+    ------
+    InvalidInput
+        If a row's gradient is not a function of that row alone, or an argument is invalid.
     """
     if not 0 <= weight_decay < math.inf:
         raise InvalidInput(f"weight_decay={weight_decay!r}: must be a finite number ≥ 0.")
@@ -186,7 +203,7 @@ def gradient_scores(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TorchModel:
-    """A trained module as ``audit`` asks it: ``predict_proba``, of the labels ``classes_``."""
+    """A trained module with ``predict_proba``, the probabilities of the labels ``classes_``."""
 
     module: torch.nn.Module
     classes_: NDArray[Any]
@@ -194,11 +211,11 @@ class TorchModel:
     weight_decay: float = 0.0
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """(n, K) the softmax of the module's outputs, in its evaluation mode."""
-        outputs = asked(self.module, X)
+        """Return (n, K) the softmax of the module's outputs, in evaluation mode."""
+        outputs = evaluate(self.module, X)
         if outputs.ndim != 2 or outputs.shape[1] != len(self.classes_):
             raise InvalidInput(
-                f"module: gives outputs of shape {tuple(outputs.shape)}; must give one for each of"
+                f"module: has outputs of shape {tuple(outputs.shape)}; must have one for each of"
                 f" {len(self.classes_)} classes."
             )
         return _array(torch.softmax(outputs.double(), dim=1))
@@ -212,7 +229,7 @@ class TorchModel:
         population: tuple[Any, Any] | None = None,
         trained_on: int | None = None,
     ) -> dict[str, FloatArray]:
-        """:func:`gradient_scores` of rows with labels among ``classes_``."""
+        """Return :func:`gradient_scores` of rows with labels among ``classes_``."""
         if population is not None:
             population = (population[0], _codes(population[1], self.classes_))
         return gradient_scores(
@@ -229,7 +246,7 @@ class TorchModel:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TorchTraining:
-    """A training function ``(X, y, seed) -> TorchModel``; :func:`torch_target` says of what."""
+    """A training function ``(X, y, seed) -> TorchModel``, made by :func:`torch_target`."""
 
     module: torch.nn.Module
     classes: NDArray[Any]
@@ -246,7 +263,7 @@ class TorchTraining:
     def __call__(self, X: Any, y: Any, seed: int) -> TorchModel:
         """Train a copy on these rows, every draw from ``seed``."""
         rng = np.random.default_rng(_checks.whole("seed", seed, least=0))
-        with _TURN, torch.random.fork_rng(devices=[]):
+        with _GENERATOR, torch.random.fork_rng(devices=[]):
             module = fresh_copy(self.module, rng) if self.fresh else copy.deepcopy(self.module)
             rows, labels = as_tensors(module, X, _codes(y, self.classes), "X, y")
             torch.manual_seed(int(rng.integers(2**62)))
@@ -257,13 +274,13 @@ class TorchTraining:
                 self._descend(module, rows, labels)
         if not all(bool(torch.isfinite(p).all()) for p in module.parameters()):
             raise ConvergenceError(
-                f"learning_rate={self.learning_rate!r}: the training left the finite numbers; lower"
-                " it."
+                f"learning_rate={self.learning_rate!r}: parameters are NaN or infinite after the"
+                " training; lower it."
             )
         return self.model(module)
 
     def model(self, module: torch.nn.Module | None = None) -> TorchModel:
-        """A module that was trained already (None: the one that this was made of)."""
+        """Return a trained module as a model (None: the module passed to ``torch_target``)."""
         return TorchModel(
             module=self.module if module is None else module,
             classes_=self.classes,
@@ -272,7 +289,7 @@ class TorchTraining:
         )
 
     def _descend(self, module: torch.nn.Module, X: torch.Tensor, y: torch.Tensor) -> None:
-        """Plain training by batches in a new order each epoch."""
+        """Train in batches, in a new order each epoch."""
         options: dict[str, Any] = {"lr": self.learning_rate, "weight_decay": self.weight_decay}
         if self.optimizer == "sgd":
             rule = torch.optim.SGD(module.parameters(), momentum=self.momentum, **options)
@@ -300,28 +317,35 @@ def torch_target(
     train: Callable[[torch.nn.Module, torch.Tensor, torch.Tensor], None] | None = None,
     fresh: bool = True,
 ) -> TorchTraining:
-    """A module with its training, as ``audit`` takes them.
+    """Return a training function of ``module``, as ``audit`` takes it.
 
-        how = expost.torch.torch_target(module, classes=range(10), epochs=50)
-        expost.audit(how, X, y)                                 # trained here, on half of the rows
-        expost.audit(how.model(), X, y, X_out, y_out, train=how)      # trained already, on X and y
+        train = expost.torch.torch_target(module, classes=range(10), epochs=50)
+        expost.audit(train, X, y)                               # trained here, on half of the rows
+        expost.audit(train.model(), X, y, X_out, y_out, train=train)  # trained already, on X and y
 
-    ``classes``     the label of each output of the module, in its order.
-    ``train``       your own training of (module, X, y) in place, instead of epochs of batches.
-    ``fresh``       whether every training draws its own first parameters (``reset_parameters`` of
-                    every layer); else all start from the module's.
-    ``loss``        of (outputs, targets), the mean over a batch.
-    ``batch_size``  None for all rows at once.
+    Parameters
+    ----------
+    classes
+        The label of each output of the module, in its order.
+    train
+        Your own training of (module, X, y) in place, instead of epochs of batches.
+    fresh
+        Whether every training draws its own first parameters (``reset_parameters`` of every layer);
+        else all start from the module's.
+    loss
+        Of (outputs, targets), the mean over a batch.
+    batch_size
+        None for all rows at once.
     """
     if not isinstance(module, torch.nn.Module):
         raise InvalidInput(f"module: is a {type(module).__name__}; pass a torch.nn.Module.")
     if not 0 <= momentum < 1:
-        raise InvalidInput(f"momentum={momentum!r}: must lie between 0 and 1, below 1.")
+        raise InvalidInput(f"momentum={momentum!r}: must be at least 0 and below 1.")
     if not 0 <= weight_decay < math.inf:
         raise InvalidInput(f"weight_decay={weight_decay!r}: must be a finite number ≥ 0.")
     known = np.asarray(list(classes))
     if known.ndim != 1 or len(known) < 2 or len(np.unique(known)) != len(known):
-        raise InvalidInput("classes: must be at least two different labels, one an output.")
+        raise InvalidInput("classes: must be at least two different labels, one per output.")
     return TorchTraining(
         module=copy.deepcopy(module),
         classes=known,
@@ -337,8 +361,8 @@ def torch_target(
     )
 
 
-def asked(module: torch.nn.Module, X: Any) -> torch.Tensor:
-    """The module's outputs for rows X, in its evaluation mode and without gradients."""
+def evaluate(module: torch.nn.Module, X: Any) -> torch.Tensor:
+    """Return the module's outputs for rows X, in evaluation mode and without gradients."""
     parameter = next(module.parameters())
     rows = torch.as_tensor(X if isinstance(X, torch.Tensor) else np.asarray(X))
     rows = rows.to(parameter.device)
@@ -347,21 +371,21 @@ def asked(module: torch.nn.Module, X: Any) -> torch.Tensor:
     module.eval()
     try:
         with torch.no_grad():
-            return torch.cat([module(part) for part in rows.split(_ASKED)])
+            return torch.cat([module(part) for part in rows.split(_EVALUATED)])
     finally:
         module.train(was_training)
 
 
 def log_odds(outputs: torch.Tensor, labels: torch.Tensor) -> Confidences:
-    """(n,) φ = z_y − log Σ over k ≠ y of e^(zₖ): never through a p that has rounded to 1."""
+    """Return (n,) φ = z_y − log Σ_{k≠y} e^(zₖ), without computing a p that rounds to 1."""
     z = outputs.detach().double()
     own = z.gather(1, labels[:, None])
     rest = z.scatter(1, labels[:, None], -math.inf)
     phi = (own[:, 0] - torch.logsumexp(rest, dim=1)).clamp(-LARGEST, LARGEST)
-    found: Confidences = phi.cpu().numpy().astype(np.float32)
-    if np.any(np.isnan(found)):
+    values: Confidences = phi.cpu().numpy().astype(np.float32)
+    if np.any(np.isnan(values)):
         raise ConvergenceError("a module's outputs are NaN; lower the learning rate.")
-    return found
+    return values
 
 
 def _codes(y: Any, classes: NDArray[Any]) -> IntArray:
@@ -370,12 +394,12 @@ def _codes(y: Any, classes: NDArray[Any]) -> IntArray:
 
 
 def _array(values: torch.Tensor) -> FloatArray:
-    found: FloatArray = values.detach().double().cpu().numpy()
-    return found
+    array: FloatArray = values.detach().double().cpu().numpy()
+    return array
 
 
 def fresh_copy(module: torch.nn.Module, rng: np.random.Generator) -> torch.nn.Module:
-    """A copy whose layers have drawn their parameters anew, from ``rng`` alone."""
+    """Return a copy whose layers have redrawn their parameters, from ``rng`` alone."""
     module = copy.deepcopy(module)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.integers(2**62)))

@@ -3,12 +3,12 @@
 Conventions
 -----------
 batch    one list of row numbers that the sampler gave, in the order it gave them; may be empty.
-pass     one iteration over the sampler (an epoch, a look at the first batch, an evaluation).
+pass     one iteration over the sampler (an epoch, an inspection of one batch, an evaluation).
 piece    the rows of one backward pass: a batch, or a part of one where Opacus'
          ``BatchMemoryManager`` splits it.
 ahead    how many batches data-loader workers may have drawn before the loop sees them.
 
-A loader with ``num_workers=0`` draws a batch when the loop asks for it, one with workers exactly
+A loader with ``num_workers=0`` draws a batch when the loop needs it, one with workers exactly
 ``ahead`` earlier, and both deliver in order. So the rows of a step are the oldest batch of the
 newest pass that no step was made on, and there are never more than ``ahead`` younger ones: a loop
 that leaves batches out, or fetches its own ahead, is seen and refused, not guessed. Empty batches
@@ -38,7 +38,7 @@ class _Pass:
 
     @property
     def is_over(self) -> bool:
-        """Whether the loop has run it to its end."""
+        """Whether the loop has completed the iteration."""
         return self.ended and self.stepped and not self.waiting
 
 
@@ -62,7 +62,7 @@ class BatchLog:
         self._used = 0  # rows of the oldest waiting batch that pieces were made of
 
     def record(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """The batches unchanged, each remembered before it is given out."""
+        """Yield the batches unchanged, and record each before it is used."""
         current: _Pass | None = None
         for batch in batches:
             if current is None:
@@ -78,7 +78,7 @@ class BatchLog:
             self._close(current)
 
     def take(self, lengths: list[int]) -> list[IntArray]:
-        """The rows of the next pieces, whose ``lengths`` the gradients have."""
+        """Return the rows of the next pieces, of these ``lengths``."""
         waiting = self._newest.waiting
         if len(waiting) > len(lengths) + self.ahead:
             self._refuse_empty(self._newest)
@@ -126,7 +126,7 @@ class BatchLog:
         return piece
 
     def _refuse_empty(self, current: _Pass) -> None:
-        """Say so if it is an empty batch that the loop has left out."""
+        """Raise an error that names the empty batch which the loop has skipped, if any."""
         if len(current.waiting[0]) == 0:
             raise InvalidInput(
                 "data_loader: the loop left an empty batch out, so that the number of steps tells"
@@ -136,7 +136,7 @@ class BatchLog:
 
     def _close(self, current: _Pass) -> None:
         if current.is_over:
-            current.stepped = False  # an epoch is told once
+            current.stepped = False  # an epoch is reported once
             self._on_epoch()
 
     def _numbers(self, batch: Any) -> IntArray:
@@ -157,10 +157,10 @@ class BatchLog:
 
 
 def record_batches(sampler: Any, log: BatchLog) -> Callable[[], None]:
-    """Let ``log`` see what ``sampler`` gives from now on; returns how to undo it.
+    """Record the batches of ``sampler`` in ``log`` from now on; return a function to undo it.
 
-    The object stays the same, of a class that differs in ``__iter__`` alone: whoever holds it,
-    as a loader of ``BatchMemoryManager``, is recorded too, and draws are unchanged.
+    The object stays the same, of a class that differs in ``__iter__`` alone: other users of the
+    object, e.g. a loader of ``BatchMemoryManager``, are recorded too, and draws are unchanged.
     """
     plain = type(sampler)
 

@@ -1,4 +1,4 @@
-"""Where a run's noise and coins come from: the operating system, or a seed for simulations."""
+"""Sources of a run's noise and sampling: the operating system, or a seed for simulations."""
 
 import os
 from dataclasses import dataclass
@@ -18,42 +18,42 @@ class Draws(Protocol):
     """Independent standard normals and coins."""
 
     def normals(self, count: int) -> FloatArray:
-        """(count,) standard normals."""
+        """Return (count,) standard normals."""
 
     def coins(self, count: int, rate: float) -> NDArray[np.bool_]:
-        """(count,) true with probability ``rate``."""
+        """Return (count,) true with probability ``rate``."""
 
 
 class SecureDraws:
-    """Every bit from the operating system's CSPRNG: no seed exists that anyone could learn."""
+    """Draws from the operating system's CSPRNG: there is no seed that could leak."""
 
     def normals(self, count: int) -> FloatArray:
-        """(count,) standard normals."""
+        """Return (count,) standard normals."""
         return normals((count,))
 
     def coins(self, count: int, rate: float) -> NDArray[np.bool_]:
-        """(count,) true with probability ``rate``, to within 2⁻⁶⁴."""
+        """Return (count,) true with probability ``rate``, to within 2⁻⁶⁴."""
         words = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
         return words < np.uint64(min(int(rate * 2.0**64), 2**64 - 1))
 
 
 @dataclass(frozen=True)
 class SeededDraws:
-    """For simulations: whoever knows the seed can take the noise off again."""
+    """Draws from a seed, for simulations: anyone who knows the seed can remove the noise."""
 
     rng: np.random.Generator
 
     def normals(self, count: int) -> FloatArray:
-        """(count,) standard normals."""
+        """Return (count,) standard normals."""
         return self.rng.standard_normal(count)
 
     def coins(self, count: int, rate: float) -> NDArray[np.bool_]:
-        """(count,) true with probability ``rate``."""
+        """Return (count,) true with probability ``rate``."""
         return self.rng.random(count) < rate
 
 
 def draws_from(random_state: Any) -> Draws:
-    """The operating system's draws for None, else those of a seed or of a generator."""
+    """Return the operating system's draws for None, else those of a seed or of a generator."""
     if random_state is None:
         return SecureDraws()
     if isinstance(random_state, np.random.Generator):
@@ -61,6 +61,6 @@ def draws_from(random_state: Any) -> Draws:
     if isinstance(random_state, int | np.integer) and random_state >= 0:
         return SeededDraws(np.random.default_rng(int(random_state)))
     raise InvalidInput(
-        f"random_state={random_state!r}: must be None, a whole number of at least 0 or a"
+        f"random_state={random_state!r}: must be None, an integer of at least 0 or a"
         " numpy Generator."
     )

@@ -34,19 +34,19 @@ class FullPass:
         self._loss = loss
 
     def pieces(self, rows: IntArray, size: int) -> Iterator[IntArray]:
-        """Each piece of ``size`` rows in turn, while the parameters hold its gradients."""
+        """Yield each piece of ``size`` rows, while the parameters hold its gradients."""
         with self._restored(), torch.enable_grad():
             for start in range(0, len(rows), size):
                 piece = rows[start : start + size]
                 for p in self._optimizer.params:
                     p.grad = p.grad_sample = None
                 self._loss(self._collate(self._read(piece))).backward()
-                found = {len(sample) for sample in self._optimizer.grad_samples}
-                if found != {len(piece)}:
+                lengths = {len(sample) for sample in self._optimizer.grad_samples}
+                if lengths != {len(piece)}:
                     raise InvalidInput(
-                        f"loss: made gradients of {sorted(found)} rows from a batch of"
-                        f" {len(piece)}; it must take one batch of the loader through the model"
-                        " that make_private returned."
+                        f"loss: computed gradients of {sorted(lengths)} rows from a batch of"
+                        f" {len(piece)}; it must apply the model that make_private returned to one"
+                        " batch of the loader."
                     )
                 yield piece
 
@@ -87,7 +87,7 @@ class _Generators:
         self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
 
     def restore(self) -> None:
-        """Set them back."""
+        """Restore the states."""
         random.setstate(self._python)
         np.random.set_state(self._numpy)  # noqa: NPY002 (see above)
         torch.set_rng_state(self._torch)

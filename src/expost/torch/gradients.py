@@ -1,4 +1,4 @@
-"""Clipped gradients of single rows, by ``torch.func``: one row never sees another.
+"""Clipped gradients of single rows, by ``torch.func``: no row depends on another.
 
 Conventions
 -----------
@@ -6,7 +6,7 @@ Conventions
 g       a row's gradient at θ over all parameters jointly, clipped to ∥g∥ ≤ C.
 
 The network is evaluated in its own precision; everything after it (lengths, clipping, sums, inner
-products) is float64, so that a loss is exact for the gradients that the network gave.
+products) is float64, so that a loss is exact for the gradients that the network computed.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,13 +22,13 @@ from expost.errors import ConvergenceError, InvalidInput
 
 __all__ = ["RowGradients", "check_module"]
 
-# Entries of a block of gradients, 16 MiB in float64: larger ones are slower, since their memory is
-# taken from the system and given back at every step.
+# Entries of a block of gradients, 16 MiB in float64: larger ones are slower, because their memory
+# is allocated and released at every step.
 _BLOCK_ENTRIES = 2**21
 
 
 class RowGradients:
-    """g of rows (X, y) at θ; ``module`` is not changed.
+    """The clipped gradients g of rows (X, y) at θ; ``module`` is not changed.
 
     ``loss``   of (outputs, targets), each a batch of one row.
     """
@@ -46,7 +46,7 @@ class RowGradients:
         self._sizes = [p.numel() for p in trained.values()]
         self.start = torch.cat([p.detach().reshape(-1) for p in trained.values()])
         self.dimension = len(self.start)
-        # So that ∥g∥ ≤ C holds in spite of the rounding of the length and of the product.
+        # So that ∥g∥ ≤ C holds despite the rounding of the norm and of the product.
         self._short = 1 - 2 * gamma(self.dimension + 8)
 
         def row_loss(parameters: dict[str, torch.Tensor], x: Any, y: Any) -> torch.Tensor:
@@ -57,45 +57,45 @@ class RowGradients:
 
     @property
     def block_rows(self) -> int:
-        """How many rows' gradients are held at a time."""
+        """The number of rows whose gradients are held at a time."""
         return int(min(1024, max(1, _BLOCK_ENTRIES // self.dimension)))
 
     def blocks(self, count: int) -> Iterator[slice]:
-        """Slices that cover ``count`` rows, a block of gradients each."""
+        """Yield slices that cover ``count`` rows, a block of gradients each."""
         for start in range(0, count, self.block_rows):
             yield slice(start, min(start + self.block_rows, count))
 
     def named(self, theta: torch.Tensor) -> dict[str, torch.Tensor]:
-        """θ by the names and shapes of the parameters."""
+        """Return θ by the names and shapes of the parameters."""
         parts = theta.split(self._sizes)
         items = zip(self._shapes.items(), parts, strict=True)
         return {name: part.view(shape) for (name, shape), part in items}
 
     def at(self, theta: torch.Tensor, X: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """(rows, d) the clipped gradients, float64."""
+        """Return (rows, d) the clipped gradients, float64."""
         try:
-            found = self._gradients(self.named(theta), X, y)
+            gradients = self._gradients(self.named(theta), X, y)
         except RuntimeError as error:
             if "randomness" in str(error):
                 raise InvalidInput(_RANDOM) from None
             raise
-        flat = torch.cat([found[name].reshape(len(X), -1) for name in self._shapes], dim=1)
+        flat = torch.cat([gradients[name].reshape(len(X), -1) for name in self._shapes], dim=1)
         return self.clipped(flat.double())
 
     def clipped(self, gradients: torch.Tensor) -> torch.Tensor:
-        """g/max(1, ∥g∥/C) in place (D5.3 Alg. 1, line 4); what is not finite is refused."""
+        """Return g/max(1, ∥g∥/C), in place (D5.3 Alg. 1, line 4); refuse NaN and infinity."""
         norms = torch.linalg.vector_norm(gradients, dim=1)
         if not bool(torch.isfinite(norms).all()):
             raise ConvergenceError(
-                "a row's gradient is NaN or infinite, which clipping does not mend and noise does"
-                " not hide; lower the learning rate or mend the loss or the data."
+                "a row's gradient is NaN or infinite, which neither clipping nor noise can hide;"
+                " lower the learning rate, or fix the loss or the data."
             )
         return gradients.mul_((self._short * self.clip / norms).clamp(max=1.0).unsqueeze(1))
 
 
 _RANDOM = (
-    "module: draws at random in its forward pass (dropout), so that a row's gradient is not one"
-    " vector but a mixture of them; leave dropout out or call its eval()."
+    "module: its forward pass is random (dropout), so that a row's gradient is not one vector;"
+    " remove dropout or call its eval()."
 )
 
 
@@ -104,10 +104,10 @@ def check_module(module: torch.nn.Module) -> None:
     if not isinstance(module, torch.nn.Module):
         raise InvalidInput(f"module: is a {type(module).__name__}; pass a torch.nn.Module.")
     for name, part in module.named_modules():
-        where = f"module: {name or 'it'} is a {type(part).__name__}"
+        description = f"module: {name or 'it'} is a {type(part).__name__}"
         if isinstance(part, _NormBase) and (part.training or not part.track_running_stats):
             raise InvalidInput(
-                f"{where}, which mixes rows or keeps their statistics, so that no row has a"
+                f"{description}, which mixes rows or keeps their statistics, so that no row has a"
                 " gradient of its own; use torch.nn.GroupNorm."
             )
         if isinstance(part, _DropoutNd) and part.training and part.p > 0:

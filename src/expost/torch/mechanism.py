@@ -1,4 +1,4 @@
-"""DP-SGD as a mechanism whose ε is to be chosen: its trainings are sampled, their losses exact."""
+"""DP-SGD as a mechanism for ``choose_epsilon``: trainings are sampled, their losses exact."""
 
 import math
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from expost import _checks
-from expost.engine.processes import one_thread
+from expost.engine.threads import one_torch_thread
 from expost.risk import DPSGD, GaussianNoise, calibrate
 from expost.torch.draws import SeededDraws
 from expost.torch.training import Trainer, prepare
@@ -21,10 +21,15 @@ __all__ = ["TrainingMechanism", "training_mechanism"]
 class TrainingMechanism:
     """A training at any ε (a :class:`~expost.epsilon.SampledMechanism`).
 
-    What an attacker sees of a training is its transcript, and all that a transcript says of the
-    rows is their losses: these stand for it where other mechanisms have a vector of parameters.
+    An attacker sees the transcript of a training. The rows' privacy losses represent it, where
+    other mechanisms have a vector of parameters.
 
-    ``noise``  σ for an ε.
+    Parameters
+    ----------
+    trainer
+        The training.
+    noise
+        The function that returns σ for an ε.
     """
 
     trainer: Trainer
@@ -32,31 +37,32 @@ class TrainingMechanism:
 
     @property
     def rows(self) -> int:
-        """n."""
+        """The number n of rows."""
         return self.trainer.mechanism.rows
 
     @property
     def description(self) -> str:
-        """What would be released."""
-        how = self.trainer.mechanism
-        batch = "full batch" if how.sampling_rate == 1 else f"Poisson rate {how.sampling_rate:g}"
+        """The release in one line."""
+        mechanism = self.trainer.mechanism
+        rate = mechanism.sampling_rate
+        batch = "full batch" if rate == 1 else f"Poisson rate {rate:g}"
         return (
-            f"the transcript of {self.trainer.steps} steps of DP-SGD, clip {how.clip:g}, {batch},"
-            f" seen by an adversary with {self.trainer.adversary.value.replace('-', ' ')}"
+            f"the transcript of {self.trainer.steps} steps of DP-SGD, clip {mechanism.clip:g},"
+            f" {batch}, seen by an adversary with {self.trainer.adversary.value.replace('-', ' ')}"
         )
 
     def sample(self, epsilon: float, size: int, rng: np.random.Generator) -> FloatArray:
-        """(size, n) the transcripts of so many trainings, by what they say of the rows."""
+        """Return (size, n) the transcripts of ``size`` trainings, as the rows' losses."""
         sigma = _checks.positive("noise_multiplier", self.noise(epsilon))
         mechanism = replace(self.trainer.mechanism, noise_multiplier=sigma)
         trainer = replace(self.trainer, mechanism=mechanism)
-        with one_thread():
+        with one_torch_thread():
             return np.stack([trainer.run(SeededDraws(rng)).losses for _ in range(size)])
 
     def losses(
         self, epsilon: float, models: FloatArray, seed: np.random.SeedSequence
     ) -> FloatArray:
-        """(size, n) the losses that ``models`` are."""
+        """Return (size, n) the losses, which are ``models`` themselves."""
         return models
 
 
@@ -69,13 +75,20 @@ def training_mechanism(
     noise_multiplier: Callable[[float], float] | None = None,
     **options: Any,
 ) -> TrainingMechanism:
-    """For ``choose_epsilon(X, y, mechanism=training_mechanism(module, X, y, …))``.
+    """Return DP-SGD as a mechanism for ``choose_epsilon``.
 
-    ``delta``             of the (ε, δ) that an ε means.
-    ``noise_multiplier``  a function that gives σ for an ε; None: the least σ with which the whole
-                          run is (ε, δ)-private, batches hidden where they are sampled.
-    ``options``           those of :func:`expost.torch.train` but its noise: clip, learning_rate,
-                          epochs or steps, sampling_rate, relation, candidates, adversary, …
+    Use as ``choose_epsilon(X, y, mechanism=training_mechanism(module, X, y, …))``.
+
+    Parameters
+    ----------
+    delta
+        Of the (ε, δ) that an ε means.
+    noise_multiplier
+        A function that gives σ for an ε; None: the least σ with which the whole run is (ε,
+        δ)-private, batches hidden where they are sampled.
+    options
+        Those of :func:`expost.torch.train` but its noise: clip, learning_rate, epochs or steps,
+        sampling_rate, relation, candidates, adversary, ….
     """
     delta = _checks.probability("delta", delta)
     for name in ("random_state", "on_step"):
@@ -94,8 +107,8 @@ class _Calibrated:
     delta: float
 
     def __call__(self, epsilon: float) -> float:
-        how, steps = self.trainer.mechanism, self.trainer.steps
-        if how.sampling_rate == 1:
+        mechanism, steps = self.trainer.mechanism, self.trainer.steps
+        if mechanism.sampling_rate == 1:
             mu = calibrate(GaussianNoise, epsilon=epsilon, delta=self.delta).mu
             return math.sqrt(steps) / mu * (1 + 2.0**-50)
         noise = calibrate(
@@ -103,8 +116,8 @@ class _Calibrated:
             epsilon=epsilon,
             delta=self.delta,
             steps=steps,
-            sampling_rate=how.sampling_rate,
-            relation=how.relation,
+            sampling_rate=mechanism.sampling_rate,
+            relation=mechanism.relation,
         ).noise_multiplier
-        # It counts in units of C, and noise for rows that are replaced is in units of 2C here.
-        return noise / 2 if how.relation is Neighbouring.REPLACE else noise
+        # ``noise`` is in units of C; for replaced rows the noise multiplier is in units of 2C.
+        return noise / 2 if mechanism.relation is Neighbouring.REPLACE else noise

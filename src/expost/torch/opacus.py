@@ -1,19 +1,19 @@
-"""What Opacus' optimizer does with a batch: clipped gradients, noise, their inner products.
+"""Tracking of Opacus' optimizer: clipped gradients, noise, and their inner products.
 
 Conventions
 -----------
 piece    the rows of one backward pass; a step sums one or more pieces and adds noise once.
 b, g, s  as in :mod:`expost.mechanisms.dpsgd`: noise, a row's clipped gradient, σC. Gradients
-         before clipping count as what the machine computed; clipping, products and sums are
+         before clipping are taken as the machine computed them; clipping, products and sums are
          float64 here.
-e        what Opacus published less Σ g + b: its rounding, since it clips and sums in the model's
-         own precision. Its length bounds what that can do to a loss, ∥e∥∥g∥/s² a step; a longer
+e        Opacus' published sum minus (Σ g + b): its rounding, because it clips and sums in the
+         model's own precision. Its norm bounds the effect on a loss, ∥e∥∥g∥/s² per step; a larger
          one is not rounding, but another sum than that of the clipped gradients.
 
 Two methods of the one optimizer object are wrapped, ``clip_and_accumulate`` and ``add_noise``;
 its step hook (the accountant's) is not touched. A step of one piece adds its noise while the
 gradients exist, and b is what was added. A step of several pieces needs b with the first, so it is
-drawn then, by Opacus' own ``add_noise`` on sums of zeros, and handed over at the step's end. A
+drawn then, by Opacus' own ``add_noise`` on sums of zeros, and added at the step's end. A
 seeded run has the same weights, bit for bit, as without tracking, unless a step has several pieces
 and something else draws from the noise's generator between them (dropout, or workers' samplers,
 where there is no ``noise_generator``): then the noise is other noise of the same law.
@@ -38,13 +38,13 @@ _WRAPPED = ("clip_and_accumulate", "add_noise")
 # parameters are joined first: a call a parameter and block would cost more than its work.
 _BLOCK = 2**17
 _NARROW = 1024
-# ∥e∥ over u·(Σ∥g∥ + ∥b∥) past which it is not rounding; in float32 0.1 to 0.4 was seen.
+# The largest ∥e∥/(u·(Σ∥g∥ + ∥b∥)) that is taken as rounding; in float32 it was 0.1 to 0.4.
 _MOST_ROUNDING = 100.0
 
 
 @dataclass(kw_only=True, eq=False)
 class NoisyStep:
-    """One step while it is made.
+    """One step in progress.
 
     ``noise``     (d,) b, in float64; ``drawn`` the same, a tensor a parameter, where it is still
                   to be added.
@@ -61,17 +61,17 @@ class NoisyStep:
 
     @cached_property
     def noise_norm(self) -> float:
-        """∥b∥."""
+        """The norm ∥b∥ of the noise."""
         return float(self.noise.norm())
 
     @cached_property
     def total(self) -> torch.Tensor:
-        """(d,) Σ g so far."""
+        """The sum Σ g (d,) so far."""
         return torch.zeros_like(self.noise)
 
     @property
     def scale(self) -> float:
-        """s = σC."""
+        """The noise scale s = σC."""
         return self.noise_multiplier * self.clip
 
 
@@ -86,7 +86,7 @@ def check_optimizer(optimizer: Any) -> None:
                 " that every loss is infinite; set it above 0."
             )
         if any(name in vars(optimizer) for name in _WRAPPED):
-            raise InvalidInput("optimizer: is tracked already; use the tracker that there is.")
+            raise InvalidInput("optimizer: is already tracked; use the existing tracker.")
         return
     if not isinstance(optimizer, opacus.DPOptimizer):
         raise InvalidInput(
@@ -100,12 +100,12 @@ def check_optimizer(optimizer: Any) -> None:
     elif "Distributed" in kind.__name__:
         reason = "distributed training is not tracked; train in one process"
     else:
-        reason = "it may clip or add noise in ways of its own; use Opacus' DPOptimizer"
+        reason = "it may clip or add noise differently; use Opacus' DPOptimizer"
     raise InvalidInput(f"optimizer: is a {kind.__name__}: {reason}.")
 
 
 class StepWatch:
-    """Calls ``on_piece`` and ``on_step`` while Opacus makes its steps.
+    """A watch that calls ``on_piece`` and ``on_step`` during Opacus' steps.
 
     ``on_piece(lengths, products)``: gradients of so many rows were clipped and summed.
     ``on_step(step)``: their noisy sum is about to be used; nothing is trained if this raises.
@@ -122,29 +122,29 @@ class StepWatch:
         self._on_piece = on_piece
         self._on_step = on_step
         self._clip, self._add_noise = optimizer.clip_and_accumulate, optimizer.add_noise
-        # True while a step is looked at, so that one which raised is remembered.
+        # True while a step is read, so that a step which raised is remembered.
         self._failed = False
         self._step: NoisyStep | None = None
         self._block: torch.Tensor | None = None
         optimizer.clip_and_accumulate, optimizer.add_noise = self._piece, self._finish
 
     def detach(self) -> None:
-        """Give the optimizer its own methods back."""
+        """Restore the optimizer's own methods."""
         for name in _WRAPPED:
             vars(self.optimizer).pop(name, None)
 
     def products(self, step: NoisyStep, *, total: torch.Tensor | None = None) -> Products:
-        """b·g and ∥g∥² of the rows whose gradients the parameters hold now; ``total`` += Σ g."""
+        """Return b·g and ∥g∥² of the rows whose gradients are held now; ``total`` += Σ g."""
         samples = [sample.flatten(start_dim=1) for sample in self.optimizer.grad_samples]
         parts = _joined(samples)
-        count, room = len(parts[0]), self._room(len(step.noise))
-        places = room.split([part.shape[1] for part in parts], dim=1)
-        inner, length = torch.empty(2, count, dtype=room.dtype, device=room.device)
-        for start in range(0, count, len(room)):
-            at = slice(start, min(start + len(room), count))
-            g = room[: at.stop - start]
-            for place, part in zip(places, parts, strict=True):
-                place[: len(g)].copy_(part[at])
+        count, buffer = len(parts[0]), self._room(len(step.noise))
+        columns = buffer.split([part.shape[1] for part in parts], dim=1)
+        inner, length = torch.empty(2, count, dtype=buffer.dtype, device=buffer.device)
+        for start in range(0, count, len(buffer)):
+            at = slice(start, min(start + len(buffer), count))
+            g = buffer[: at.stop - start]
+            for target, part in zip(columns, parts, strict=True):
+                target[: len(g)].copy_(part[at])
             factor = self._clipped_by_layer(g, samples)
             norm = torch.linalg.vector_norm(g, dim=1)
             if factor is None:
@@ -155,8 +155,8 @@ class StepWatch:
                 total.addmv_(g.T, factor)
         if not bool(torch.isfinite(length).all() and torch.isfinite(inner).all()):
             raise ConvergenceError(
-                "a row's gradient is NaN or infinite, which clipping does not mend and noise does"
-                " not hide; lower the learning rate or mend the loss."
+                "a row's gradient is NaN or infinite, which neither clipping nor noise can hide;"
+                " lower the learning rate or fix the loss."
             )
         return Products(inner=inner.cpu().numpy(), square=length.square().cpu().numpy())
 
@@ -173,7 +173,7 @@ class StepWatch:
         return torch.ones_like(g[:, 0])
 
     def _room(self, dimension: int) -> torch.Tensor:
-        """(rows, d) float64, kept from step to step."""
+        """Return a buffer (rows, d) in float64, kept from step to step."""
         if self._block is None or self._block.shape[1] != dimension:
             rows = max(1, _BLOCK // dimension)
             device = self.optimizer.params[0].device
@@ -181,25 +181,25 @@ class StepWatch:
         return self._block
 
     def check(self) -> None:
-        """Refuse to go on after a step that was not followed to its end."""
+        """Refuse to continue after a step that could not be tracked."""
         if self._failed:
             raise InvalidInput(
-                "tracker: a step could not be followed, so that the losses are not known; see the"
+                "tracker: a step could not be tracked, so that the losses are unknown; see the"
                 " error that it raised, and train again."
             )
 
     def _piece(self) -> None:
         self.check()
         self._clip()
-        # Asked before Opacus does, which takes the answer off its queue.
+        # Called before Opacus does, which removes the value from its queue.
         if self._step is None and not self.optimizer._check_skip_next_step(pop_next=False):
             return
         self._failed = True
         self._step = self._step or self._drawn()
-        self._look(self._step)
+        self._read_piece(self._step)
         self._failed = False
 
-    def _look(self, step: NoisyStep) -> None:
+    def _read_piece(self, step: NoisyStep) -> None:
         """Read the gradients of a piece."""
         if step.scale != self._scale:
             raise InvalidInput(
@@ -219,9 +219,9 @@ class StepWatch:
         if step is None:
             self._add_noise()
             step = self._made(self._published - self._summed)
-            self._look(step)
+            self._read_piece(step)
         else:
-            self._hand_over(step)
+            self._add_drawn(step)
         self._check_sum(step)
         self._on_step(step)
         self._step = None
@@ -233,8 +233,8 @@ class StepWatch:
         unit = max(torch.finfo(p.dtype).eps for p in self.optimizer.params)
         if not step.rounding <= _MOST_ROUNDING * unit * (step.length + step.noise_norm):
             raise InvalidInput(
-                "optimizer: what it publishes is not the noisy sum of the clipped gradients of its"
-                " rows; do not change grad_sample or summed_grad, and use Opacus' own clipping."
+                "optimizer: it publishes another sum than the noisy sum of its rows' clipped"
+                " gradients; do not change grad_sample or summed_grad, and use Opacus' clipping."
             )
 
     @property
@@ -258,7 +258,7 @@ class StepWatch:
         )
 
     def _drawn(self) -> NoisyStep:
-        """The noise of a step before its end, by Opacus' own method on sums of zeros."""
+        """Draw the noise of a step before its end, by Opacus' own method on sums of zeros."""
         parameters = self.optimizer.params
         kept = [(p.summed_grad, p.grad) for p in parameters]
         try:
@@ -271,8 +271,8 @@ class StepWatch:
                 p.summed_grad, p.grad = total, grad
         return self._made(_flat(drawn), drawn)
 
-    def _hand_over(self, step: NoisyStep) -> None:
-        """Opacus' own method without noise, then the noise that was drawn: the same bits."""
+    def _add_drawn(self, step: NoisyStep) -> None:
+        """Run Opacus' own method without noise, then add the drawn noise: the same bits."""
         multiplier = self.optimizer.noise_multiplier
         try:
             self.optimizer.noise_multiplier = 0.0
@@ -284,7 +284,7 @@ class StepWatch:
 
 
 def _joined(samples: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The same columns in the same order, narrow neighbours in one matrix."""
+    """Return the same columns in the same order, narrow adjacent parts joined."""
     parts: list[torch.Tensor] = []
     for is_narrow, run in groupby(samples, key=lambda sample: sample.shape[1] < _NARROW):
         neighbours = list(run)
@@ -293,10 +293,10 @@ def _joined(samples: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _factor(norm: torch.Tensor, bound: float) -> torch.Tensor:
-    """Opacus' clipping: what a gradient of this length is multiplied with."""
+    """Return the factor by which Opacus clips a gradient of this norm."""
     return (bound / (norm + 1e-6)).clamp(max=1.0)
 
 
 def _flat(parts: list[torch.Tensor]) -> torch.Tensor:
-    """One float64 vector."""
+    """Return one float64 vector."""
     return torch.cat([part.reshape(-1) for part in parts]).double()

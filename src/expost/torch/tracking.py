@@ -42,22 +42,40 @@ def track(
     every: int = 1,
     public_batches: bool = False,
 ) -> "Tracker":
-    """Watch a training run of Opacus; returns the :class:`Tracker` to ask for the profile.
+    """Track a training run of Opacus; the :class:`Tracker` returns its profile.
 
-    ``optimizer``, ``data_loader``  what ``PrivacyEngine.make_private`` returned.
-    ``adversary``       'known-batches' (no extra pass), or 'hidden-batches', which needs the
-                        gradients of the rows that were not sampled too: a pass over all rows at
-                        every step, some n/(batch size) times the training's own cost.
-    ``loss``            for hidden batches: loss(batch) of a batch as the loader gives it, as
-                        ``lambda batch: criterion(model(batch[0]), batch[1])``.
-    ``every``           for hidden batches: make that pass at every so many steps only; in between,
-                        rows that were not sampled count with their mean, and their intervals say
-                        what that may miss (but with probability 1e-6 a row).
-    ``public_batches``  the loader does not sample by Poisson: no ε is amplified by sampling.
+    Parameters
+    ----------
+    optimizer, data_loader
+        The results of ``PrivacyEngine.make_private``.
+    adversary
+        'known-batches' (no extra pass), or 'hidden-batches', which needs the gradients of the rows
+        that were not sampled too: a pass over all rows at every step, some n/(batch size) times the
+        training's own cost.
+    loss
+        For hidden batches: loss(batch) of a batch of the loader, e.g. ``lambda batch:
+        criterion(model(batch[0]), batch[1])``.
+    every
+        For hidden batches: make that pass at every k-th step only. In between, rows that were not
+        sampled count with their mean, and their intervals cover the error (except with probability
+        1e-6 per row).
+    public_batches
+        The loader does not use Poisson sampling: no ε is amplified by sampling.
 
+    Returns
+    -------
+    Tracker
+
+    Raises
+    ------
+    InvalidInput
+        If the optimizer or the loader cannot be tracked, or an option does not apply.
+
+    Notes
+    -----
     The loop, the model and the sampler stay as they are. Row numbers are those of the loader's
-    data set. Refused: ghost, adaptive and distributed clipping, and loops whose batches cannot be
-    told.
+    data set. Ghost, adaptive and distributed clipping are refused, and loops whose batches cannot
+    be identified.
     """
     check_optimizer(optimizer)
     adversary = Adversary.parse(adversary)
@@ -91,11 +109,12 @@ def track(
 
 
 class Tracker(Displayed):
-    """What one run of Opacus has told so far of every row. Made by :func:`track`.
+    """The privacy losses of one run of Opacus so far, made by :func:`track`. Curator-only.
 
-    ``transcript``  the running sums, one entry a row, row numbers as in the loader's data set.
-
-    For the curator only.
+    Parameters
+    ----------
+    transcript
+        The running sums, one entry per row, row numbers as in the loader's data set.
     """
 
     audience = Audience.CURATOR_ONLY
@@ -132,20 +151,24 @@ class Tracker(Displayed):
 
     @property
     def steps(self) -> int:
-        """How many noisy gradients were published."""
+        """The number of published noisy gradients."""
         return self.transcript.steps
 
     @property
-    def beliefs(self) -> FloatArray:
-        """(epochs, n) an undecided attacker's belief in each row after each full epoch."""
+    def posteriors(self) -> FloatArray:
+        """(epochs, n) the posterior of each row after each full epoch, from a prior of ½."""
         self._watch.check()
         return np.asarray(expit(self.transcript.epochs.astype(np.float64)))
 
     def profile(self, ids: Sequence[Any] | None = None, *, delta: float = 1e-5) -> Profile:
-        """The losses so far. For the curator only.
+        """Return the profile of the losses so far. Curator-only.
 
-        ``ids``    keys of the rows, in the order of the loader's data set.
-        ``delta``  with which probability at most the worst case is passed.
+        Parameters
+        ----------
+        ids
+            Keys of the rows, in the order of the loader's data set.
+        delta
+            With which probability at most the worst case is passed.
         """
         self._watch.check()
         return transcript_profile(
@@ -157,22 +180,22 @@ class Tracker(Displayed):
         )
 
     def guarantee(self) -> Guarantee:
-        """What the run's noise promises to who does not know the batches, any row, any data."""
+        """Return the guarantee for any row of any data if the batches are hidden."""
         mechanism = self.transcript.mechanism
         if not self.steps:
-            raise InvalidInput("tracker: no step was made yet; train first.")
+            raise InvalidInput("tracker: no step was taken yet; train first.")
         if mechanism.sampling_rate == 1:
             return self.transcript.guarantee()
         return mechanism.sampled(self._least_multiplier * mechanism.clip, self.steps)
 
     def individual_epsilon(self, delta: float = 1e-5) -> IndividualEpsilon:
-        """Each row's own ε(δ), where batches are public or full. For the curator only."""
+        """Return each row's own ε(δ), if batches are public or full. Curator-only."""
         self._watch.check()
         return individual_epsilon(self.transcript, delta)
 
     @property
     def cost(self) -> str:
-        """The passes over rows outside of the batches, and the time that they took."""
+        """The passes over rows outside of the batches, and their time."""
         if not self._passes:
             return "no extra pass over the data"
         total = time.perf_counter() - self._started
@@ -191,23 +214,23 @@ class Tracker(Displayed):
             return ()
         return (
             "The noise came from torch's generator, which is not secure (secure_mode=False):"
-            " anybody who learns its seed can remove the noise.",
+            " anyone who learns its seed can remove the noise.",
         )
 
     def detach(self) -> None:
-        """Stop watching; what was seen stays."""
+        """Stop tracking; the losses so far are kept."""
         self._watch.detach()
         self._unrecord()
 
     def _piece(self, lengths: list[int], products: Products) -> None:
-        """A backward pass was summed: remember its rows until the noise is added."""
+        """Remember the rows of a backward pass until the noise is added."""
         rows = np.concatenate(self._log.take(lengths))
-        if len(rows):  # else a stand-in for an empty batch, or one
+        if len(rows):  # else an empty batch, or its substitute
             self._pieces.append((rows, products))
             self._widest = max(self._widest, *lengths)
 
     def _step(self, step: NoisyStep) -> None:
-        """The step is published: add its terms."""
+        """Add the terms of a published step."""
         self._log.end_step()
         rows = np.concatenate([_NO_ROWS, *(rows for rows, _ in self._pieces)])
         if len(np.unique(rows)) < len(rows):
@@ -219,15 +242,15 @@ class Tracker(Displayed):
         batch = np.zeros(self.transcript.mechanism.rows, dtype=np.bool_)
         batch[rows] = True
         self._pieces += self._others(step, batch)
-        looked = np.concatenate([_NO_ROWS, *(rows for rows, _ in self._pieces)])
+        computed = np.concatenate([_NO_ROWS, *(rows for rows, _ in self._pieces)])
         products = Products.joined([products for _, products in self._pieces])
         self._pieces.clear()
         self._least_multiplier = min(self._least_multiplier, step.noise_multiplier)
-        # Losses do not depend on the unit of length: a changed C counts as the first one.
+        # Losses do not depend on the unit of length: gradients are rescaled to the first C.
         clip = self.transcript.mechanism.clip
         unit = clip / step.clip
         self._account.add(
-            looked,
+            computed,
             batch,
             Products(inner=products.inner * unit**2, square=products.square * unit**2),
             step.noise_norm * unit,
@@ -236,30 +259,30 @@ class Tracker(Displayed):
         )
 
     def _others(self, step: NoisyStep, batch: NDArray[np.bool_]) -> list[tuple[IntArray, Products]]:
-        """The rows that were not sampled, where their coins are hidden and it is their turn."""
+        """Return the products of the rows that were not sampled, at every k-th step."""
         mechanism = self.transcript.mechanism
         if self.transcript.adversary is Adversary.KNOWN_BATCHES:
             return []
         if self._every > 1 and step.noise_multiplier != mechanism.noise_multiplier:
             raise InvalidInput(
                 f"every={self._every}: the noise multiplier changes during the run, so that every"
-                " step must be looked at; use every=1."
+                " step must be computed; use every=1."
             )
         if self._full_pass is None or self.steps % self._every:
             return []
         start = time.perf_counter()
         absent = np.flatnonzero(~batch)
-        found = [
+        pieces = [
             (piece, self._watch.products(step))
             for piece in self._full_pass.pieces(absent, self._widest)
         ]
         self._passes += 1
         self._pass_seconds += time.perf_counter() - start
-        return found
+        return pieces
 
 
 def _mechanism(optimizer: Any, data_loader: Any, public_batches: bool) -> SGDMechanism:
-    """The public constants of the run, as the optimizer and the sampler have them."""
+    """Return the public constants of the run, from the optimizer and the sampler."""
     opacus = require("opacus.utils.uniform_sampler", caller="track", extra="torch")
     sampler = getattr(data_loader, "batch_sampler", None)
     if sampler is None:
@@ -282,8 +305,8 @@ def _mechanism(optimizer: Any, data_loader: Any, public_batches: bool) -> SGDMec
     elif not public_batches:
         raise InvalidInput(
             f"data_loader: its {type(sampler).__name__} is not Poisson sampling; use"
-            " make_private(..., poisson_sampling=True), or say public_batches=True if batches hide"
-            " nothing."
+            " make_private(..., poisson_sampling=True), or pass public_batches=True if batches are"
+            " public."
         )
     return SGDMechanism(
         rows=rows,

@@ -3,7 +3,7 @@
 Conventions
 -----------
 As in :mod:`expost.mechanisms.dpsgd`. A step is θ ← θ − α·(Σ g + b)/divisor, over the batch's rows;
-the divisor is a public constant, never the number of rows that happened to be sampled.
+the divisor is a public constant, never the number of sampled rows.
 """
 
 import copy
@@ -42,19 +42,26 @@ Loss = Callable[[Any, Any], torch.Tensor]
 Rows = tuple[torch.Tensor, torch.Tensor]
 
 SIMULATION = (
-    "A simulation: the noise came from a seed, and whoever knows the seed can take it off again."
+    "A simulation: the noise came from a seed, and anyone who knows the seed can remove it."
 )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Training(Displayed):
-    """One run of DP-SGD. For the curator only, but for ``module``, which is what is released.
+    """One run of DP-SGD. Curator-only, except for ``module``, which is released.
 
-    ``module``         the trained copy of the module that was passed.
-    ``transcript``     the sums over the steps, one entry a row.
-    ``every``          at which steps gradients of rows outside the batch were computed.
-    ``is_local``       whether the noise was scaled to one row's gradient: nothing is promised.
-    ``is_simulation``  whether the noise came from a seed.
+    Parameters
+    ----------
+    module
+        The trained copy of the module that was passed.
+    transcript
+        The sums over the steps, one entry a row.
+    every
+        At which steps gradients of rows outside the batch were computed.
+    is_local
+        Whether the noise was scaled to one row's gradient: there is no guarantee.
+    is_simulation
+        Whether the noise came from a seed.
     """
 
     module: torch.nn.Module
@@ -80,7 +87,7 @@ class Training(Displayed):
 
     @property
     def steps(self) -> int:
-        """How many there were."""
+        """The number of steps."""
         return self.transcript.steps
 
     @property
@@ -89,40 +96,45 @@ class Training(Displayed):
         return self.transcript.loss.copy()
 
     @property
-    def beliefs(self) -> FloatArray:
-        """(epochs, n) sigmoid(loss so far): an undecided adversary's belief after each epoch."""
+    def posteriors(self) -> FloatArray:
+        """(epochs, n) sigmoid(loss so far): the posterior after each epoch, from a prior of ½."""
         return expit(self.transcript.epochs.astype("float64"))
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """What the run promises for any row of any data where batches hide the rows.
+        """The guarantee for any row of any data if the batches are hidden.
 
-        None under local sensitivity. The profile's worst case is that against its own adversary.
+        None under local sensitivity. The profile's worst case is that of its own adversary.
         """
         return None if self.is_local else self.mechanism.guarantee(self.steps)
 
     def profile(self, ids: Sequence[Any] | None = None, *, delta: float = 1e-5) -> Profile:
-        """How much the transcript gives each row away.
+        """Return the privacy loss of each row from the transcript. Curator-only.
 
-        ``delta``: with which probability at most the worst case is passed.
+        Parameters
+        ----------
+        ids
+            A key for each row.
+        delta
+            The largest probability with which a loss exceeds the worst case.
         """
         return transcript_profile(
             self.transcript,
             ids=ids,
             delta=delta,
-            promised=not self.is_local,
+            guaranteed=not self.is_local,
             notices=(SIMULATION,) if self.is_simulation else (),
         )
 
     def individual_epsilon(self, delta: float) -> IndividualEpsilon:
-        """Each row's own ε(δ) beside the worst case of the run (full batch only).
+        """Return each row's own ε(δ) and the worst case of the run (full batch only).
 
-        Without a ``norm_budget`` it is an account after the fact, not a promise.
+        Without a ``norm_budget`` it is an account after the fact, not a guarantee.
         """
         if self.is_local:
             raise InvalidInput(
-                "sensitivity='local': the noise depends on the data and promises no epsilon; train"
-                " with sensitivity='global'."
+                "sensitivity='local': the noise depends on the data, so that there is no epsilon;"
+                " train with sensitivity='global'."
             )
         return individual_epsilon(self.transcript, delta)
 
@@ -136,7 +148,7 @@ class Training(Displayed):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Step:
-    """One step as it was made. For the curator only: it holds the noise.
+    """One step of a run. Curator-only: it holds the noise.
 
     ``parameters``  (d,) θ before the step; ``noisy_sum`` (d,) what the step published;
     ``noise`` (d,) b; ``scale`` s; ``batch`` the rows in it.
@@ -198,7 +210,7 @@ class Trainer:
 
 
 class _Run:
-    """One run while it is made."""
+    """One run in progress."""
 
     def __init__(self, trainer: Trainer, draws: Draws) -> None:
         self.trainer = trainer
@@ -211,22 +223,22 @@ class _Run:
         self._spent: FloatArray = np.zeros(trainer.mechanism.rows)
 
     def step(self, number: int) -> Step:
-        """Make one step and keep account of it."""
+        """Take one step and account for it."""
         trainer, theta = self.trainer, self.theta
-        how = trainer.mechanism
-        full = how.sampling_rate == 1
-        everyone = np.ones(how.rows, dtype=np.bool_)
-        batch = everyone if full else self.draws.coins(how.rows, how.sampling_rate)
+        mechanism = trainer.mechanism
+        full = mechanism.sampling_rate == 1
+        all_rows = np.ones(mechanism.rows, dtype=np.bool_)
+        batch = all_rows if full else self.draws.coins(mechanism.rows, mechanism.sampling_rate)
         scale = self._scale()
-        # Drawn first, so that b·g is read while the gradients exist; it knows nothing of them.
+        # Drawn first, independently of the gradients, so that b·g is computed while they exist.
         noise = torch.from_numpy(self.draws.normals(self.gradients.dimension) * scale)
         noise = noise.to(theta.device)
         hidden = self.transcript.adversary is Adversary.HIDDEN_BATCHES
-        looked = np.flatnonzero(everyone if hidden and number % trainer.every == 0 else batch)
-        total, products = self._pass(looked, batch, noise)
+        computed = np.flatnonzero(all_rows if hidden and number % trainer.every == 0 else batch)
+        total, products = self._pass(computed, batch, noise)
         noisy = total + noise
         norm = float(torch.linalg.vector_norm(noise))
-        self._account.add(looked, batch, products, norm, scale)
+        self._account.add(computed, batch, products, norm, scale)
         self.theta = (theta.double() - trainer.learning_rate / trainer.divisor * noisy).to(
             theta.dtype
         )
@@ -245,19 +257,19 @@ class _Run:
         )
 
     def _scale(self) -> float:
-        """s; local: σ·∥difference of the two sums∥, one row's gradient or its exchange.
+        """Return s; local: σ·∥difference of the two sums∥, one row's gradient or its exchange.
 
         D5.3 Sec. 5 with erratum 11: ∥n·ĝ(D) − (n−1)·ĝ(D')∥ = ∥g∥, and ∥g − g'∥ where replaced.
         """
-        row, how = self.trainer.local_row, self.trainer.mechanism
+        row, mechanism = self.trainer.local_row, self.trainer.mechanism
         if row is None:
-            return how.noise_scale
+            return mechanism.noise_scale
         X, y = self.trainer.data
         difference = self.gradients.at(self.theta, X[row : row + 1], y[row : row + 1])
         others = self._others(np.array([row]))
         if others is not None:
             difference = difference - others
-        scale = how.noise_multiplier * float(torch.linalg.vector_norm(difference))
+        scale = mechanism.noise_multiplier * float(torch.linalg.vector_norm(difference))
         if not scale > 0:
             raise ConvergenceError(
                 f"row={row}: its gradient, or the difference to its candidate's, has become 0, and"
@@ -266,7 +278,7 @@ class _Run:
         return scale
 
     def _others(self, rows: IntArray) -> torch.Tensor | None:
-        """(rows, d) or (1, d): g' of these rows."""
+        """Return (rows, d) or (1, d): g' of these rows."""
         if self.trainer.candidates is None:
             return None
         X, y = self.trainer.candidates
@@ -275,26 +287,26 @@ class _Run:
         return self.gradients.at(self.theta, X, y)
 
     def _pass(
-        self, looked: IntArray, batch: NDArray[np.bool_], noise: torch.Tensor
+        self, computed: IntArray, batch: NDArray[np.bool_], noise: torch.Tensor
     ) -> tuple[torch.Tensor, Products]:
-        """The sum of the batch's gradients, and the products of all rows that are looked at."""
+        """Return the sum of the batch's gradients, and the products of all computed rows."""
         X, y = self.trainer.data
         total = torch.zeros_like(noise)
         parts = []
-        for block in self.gradients.blocks(len(looked)):
-            rows = looked[block]
+        for block in self.gradients.blocks(len(computed)):
+            rows = computed[block]
             g = self._filtered(rows, self.gradients.at(self.theta, X[rows], y[rows]))
             total += torch.from_numpy(batch[rows].astype(np.float64)).to(g.device) @ g
             parts.append(Products.of(g, noise, self._others(rows)))
         return total, Products.joined(parts)
 
     def _filtered(self, rows: IntArray, g: torch.Tensor) -> torch.Tensor:
-        """Rows whose budget is spent count as 0 from then on (Feldman and Zrnic 2021, Alg. 3)."""
+        """Return g, 0 for rows whose budget is spent (Feldman and Zrnic 2021, Alg. 3)."""
         budget = self.trainer.mechanism.norm_budget
         if budget is None:
             return g
         self._spent[rows] += squares(g)
-        # So that Σ∥g∥² ≤ B² holds in spite of the rounding of squares and sums.
+        # So that Σ∥g∥² ≤ B² holds despite the rounding of squares and sums.
         room = budget**2 * (1 - 2 * gamma(self.gradients.dimension + self.trainer.steps + 8))
         active = torch.from_numpy(self._spent[rows] <= room).to(g.device)
         return torch.where(active.unsqueeze(1), g, 0.0)
@@ -327,7 +339,7 @@ def prepare(
     Parameters
     ----------
     module
-        What is trained; a copy of it is.
+        The module; a copy of it is trained.
     X, y
         The rows and their labels.
     noise_multiplier
@@ -352,14 +364,24 @@ def prepare(
         "local" scales the noise to the gradient of ``row`` (D5.3 Sec. 5): for experiments, since it
         depends on the data and gives no guarantee.
     adversary
-        "known-batches", or "hidden-batches": one who does not see whether the row was sampled. The
-        latter needs the gradients of all rows at each step (1/sampling_rate times the work), or at
-        ``every`` k-th, with losses whose interval then holds except with probability 1e-6.
+        "known-batches", or "hidden-batches": the adversary does not see whether the row was
+        sampled. The latter needs the gradients of all rows at each step (1/sampling_rate times the
+        work), or at ``every`` k-th, with losses whose interval then holds except with probability
+        1e-6.
     norm_budget
         Leaves a row out for good before √Σ∥g∥² passes it (full batch): makes each row's own epsilon
         a guarantee.
     dtype
         torch.float64 to compute gradients in double precision.
+
+    Returns
+    -------
+    Trainer
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is invalid, or a row's gradient is not a function of that row alone.
     """
     check_module(module)
     module = copy.deepcopy(module)
@@ -417,16 +439,27 @@ def train(
     on_step: Callable[[Step], None] | None = None,
     **options: Any,
 ) -> Training:
-    """Train a copy of ``module`` by DP-SGD and keep account of what each step says of every row.
+    """Train a copy of ``module`` by DP-SGD and account for the privacy loss of every row.
 
     Parameters
     ----------
     module, X, y, **options
-        As of :func:`prepare`.
+        As for :func:`prepare`.
     random_state
         A seed, for simulations. None draws from the operating system.
     on_step
-        Called after each step with what was drawn and published in it.
+        Called after each step with its :class:`Step`.
+
+    Returns
+    -------
+    Training
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is invalid.
+    ConvergenceError
+        If a gradient or the parameters are no longer finite.
     """
     trainer = prepare(module, X, y, **options)
     if trainer.local_row is not None:
@@ -438,8 +471,8 @@ def train(
         )
     if random_state is not None:
         warn(
-            "random_state is set: the noise can be taken off by whoever knows the seed; leave it"
-            " at None for a real release.",
+            "random_state is set: anyone who knows the seed can remove the noise; use None for a"
+            " real release.",
             SeededReleaseWarning,
             stacklevel=2,
         )
@@ -472,23 +505,23 @@ def _local_row(sensitivity: str, row: int | None, n: int) -> int | None:
 
 
 def _check_together(trainer: Trainer) -> None:
-    """Refuse what is only wrong in company."""
-    how = trainer.mechanism
+    """Refuse options that exclude each other."""
+    mechanism = trainer.mechanism
     hidden = trainer.adversary is Adversary.HIDDEN_BATCHES
-    if trainer.every > 1 and not (hidden and how.sampling_rate < 1):
+    if trainer.every > 1 and not (hidden and mechanism.sampling_rate < 1):
         raise InvalidInput(
             f"every={trainer.every}: only adversary='hidden-batches' with a sampling_rate leaves"
             " steps out; use 1."
         )
-    if trainer.local_row is not None and how.sampling_rate < 1:
+    if trainer.local_row is not None and mechanism.sampling_rate < 1:
         raise InvalidInput(
-            f"sampling_rate={how.sampling_rate!r}: local sensitivity is 0 at steps without the"
-            " row, and so would be the noise; use the full batch (sampling_rate=None)."
+            f"sampling_rate={mechanism.sampling_rate!r}: local sensitivity is 0 at steps without"
+            " the row, and so would be the noise; use the full batch (sampling_rate=None)."
         )
-    if trainer.local_row is not None and how.norm_budget is not None:
+    if trainer.local_row is not None and mechanism.norm_budget is not None:
         raise InvalidInput(
-            f"norm_budget={how.norm_budget!r}: a filter promises nothing where the noise depends on"
-            " the data; use sensitivity='global'."
+            f"norm_budget={mechanism.norm_budget!r}: a filter gives no guarantee if the noise"
+            " depends on the data; use sensitivity='global'."
         )
 
 
@@ -510,15 +543,15 @@ def _candidates(
 
 
 def as_tensors(module: torch.nn.Module, X: Any, y: Any, name: str) -> Rows:
-    """(X, y) on the module's device; real numbers in its precision."""
+    """Return (X, y) on the module's device; real numbers in its precision."""
     parameter = next(module.parameters())
 
     def tensor(values: Any) -> torch.Tensor:
         try:
-            found = torch.as_tensor(values).detach().to(parameter.device)
+            converted = torch.as_tensor(values).detach().to(parameter.device)
         except (TypeError, ValueError, RuntimeError):
             raise InvalidInput(f"{name}: must be tensors or arrays of numbers.") from None
-        return found.to(parameter.dtype) if found.is_floating_point() else found
+        return converted.to(parameter.dtype) if converted.is_floating_point() else converted
 
     rows, labels = tensor(X), tensor(y)
     if rows.ndim < 1 or labels.ndim < 1 or not len(rows) == len(labels) >= 1:

@@ -1,8 +1,8 @@
-"""The catalogue of attacks: each describes itself, and is listed here once.
+"""The catalogue of attacks.
 
 An attack is a frozen dataclass in a module of this package (see
-:class:`expost.auditing.evidence.Attack`). Its line in ``_CATALOGUE`` is all that the command line,
-the report and the tests need to know of it.
+:class:`expost.auditing.evidence.Attack`). The command line, the report and the tests read its entry
+in ``_CATALOGUE``.
 """
 
 from expost.auditing.attacks.gradients import GRADIENT_INNER_PRODUCT, GRADIENT_NORM
@@ -25,7 +25,7 @@ _CATALOGUE: tuple[Attack, ...] = (
     RmiaOnline(),
 )
 ATTACKS: dict[str, Attack] = {attack.name: attack for attack in _CATALOGUE}
-# Scores from inside of a model, which the evidence holds where they can be computed.
+# White-box scores, which the evidence holds if they can be computed.
 _SIGNALS = {signal.name: signal for signal in (GRADIENT_NORM, GRADIENT_INNER_PRODUCT)}
 
 
@@ -37,8 +37,8 @@ def available(evidence: Evidence) -> dict[str, Attack]:
 def described(name: str) -> Attack | Signal:
     """Return the attack or the signal of this name.
 
-    A name that is not listed is a signal that a caller passed: white-box, since nothing says that
-    the model's answers suffice for it.
+    A name that is not listed is a signal that a caller passed. It counts as white-box, because it
+    may need more than the model's answers.
     """
     if name in ATTACKS:
         return ATTACKS[name]

@@ -1,4 +1,4 @@
-"""The likelihood-ratio attack: how far the target's confidence is from that of models like it.
+"""The likelihood-ratio attack: the target's confidence compared with that of references.
 
 Conventions
 -----------
@@ -20,8 +20,9 @@ Estimates
 ---------
 ``row``        μ and s² of each row, as in Algorithm 1: for hundreds of references.
 ``pooled``     μ of each row, one s² a side for all rows: Carlini et al. for few references.
-``moderated``  the default, for any number. k means and variances a row are noise, and a score adds
-               up that of four of them. All rows are estimated together instead (empirical Bayes):
+``moderated``  the default, for any number. Means and variances of k models are noisy, and a score
+               adds the noise of four of them. Instead, all rows are estimated together (empirical
+               Bayes):
 
     s̃²     one a row, s²_out = s̃² and s²_in = ρ s̃² with one ρ for all rows; s̃² = (d₀ s₀² + d s²)/
            (d₀ + d), d of both sides, (d₀, s₀²) fitted to the rows' own s² (Smyth 2004, *Linear
@@ -31,9 +32,9 @@ Estimates
     μ̃      on both sides of the mean of all k models, weighted by precision, g̃ s̃ apart.
 
     The next model's φ then has Student's law with d₀ + d degrees of freedom around μ̃, of a scale
-    that counts s̃², the mean's error and the gap's. Where rows agree, the score is that of pooled
-    estimates, with many references that of each row's own; with one model a side, where nothing
-    else is to be had, it orders as the offline one with the mean of both.
+    that includes s̃², the mean's error and the gap's. If rows agree, the score is that of pooled
+    estimates, with many references that of each row's own. With one model per side it orders rows
+    as the offline score with the mean of both.
 """
 
 import math
@@ -54,7 +55,7 @@ __all__ = ["LiraOffline", "LiraOnline"]
 _ESTIMATES = ("moderated", "row", "pooled")
 # Of s²: s is then a few steps of float32 at φ = 36, so that rounding is no evidence.
 _LEAST = 1e-10
-# Of d₀/2: one degree of freedom, so that a row's own s² is never all that is believed.
+# Of d₀/2: one degree of freedom, so that a row's own s² is never used alone.
 _LEAST_HALF, _LARGEST_HALF = 0.5, 1e6
 
 
@@ -62,8 +63,8 @@ _LEAST_HALF, _LARGEST_HALF = 0.5, 1e6
 class LiraOnline:
     """log p(φ ∣ IN) − log p(φ ∣ OUT); see the module.
 
-    A row's score is the evidence in nats that it was among the target's, given what is normal for
-    that very row: scores of different rows compare.
+    A row's score is the evidence in nats that it was a member, relative to that row's own laws:
+    scores of different rows are comparable.
     """
 
     name: ClassVar[str] = "lira-online"
@@ -79,7 +80,7 @@ class LiraOnline:
         _checks.one_of("estimates", self.estimates, _ESTIMATES)
 
     def __call__(self, evidence: Evidence) -> FloatArray:
-        """(n,) scores."""
+        """Return (n,) scores."""
         inner = _moments(evidence.references, evidence.inside, True)
         outer = _moments(evidence.references, evidence.inside, False)
         if not (np.all(inner.count > 0) and np.all(outer.count > 0)):
@@ -105,11 +106,11 @@ class LiraOnline:
 class LiraOffline:
     """(φ − μ_out)/s_out; see the module.
 
-    No model is trained with a row in question, so that references can be made before the rows are
-    known. What that costs: a row that trainings move by g standard deviations has the log
-    likelihood ratio gz − g²/2, and g is unknown here. Where all rows have the same g the order of
-    z is the best order; where they differ, offline cannot tell a row that never moves from one
-    that moved by chance, and falls behind.
+    No reference is trained with a row in question, so that references can be trained before the
+    rows are known. The cost: a row that training moves by g standard deviations has the log
+    likelihood ratio gz − g²/2, and g is unknown here. If all rows have the same g, the order of z
+    is optimal; if they differ, the attack cannot distinguish a row that never moves from one that
+    moved by chance, and is weaker.
     """
 
     name: ClassVar[str] = "lira-offline"
@@ -123,7 +124,7 @@ class LiraOffline:
         _checks.one_of("estimates", self.estimates, _ESTIMATES)
 
     def __call__(self, evidence: Evidence) -> FloatArray:
-        """(n,) scores."""
+        """Return (n,) scores."""
         outer = _moments(evidence.references, evidence.inside, False)
         if not np.all(outer.count > 0):
             raise InvalidInput(
@@ -155,9 +156,9 @@ class _Moments:
 
 
 def _moments(references: Confidences, inside: Flags, side: bool) -> _Moments:
-    """Moments of each column over the entries where ``inside`` is ``side``, block by block.
+    """Return the moments of each column over the entries where ``inside`` is ``side``.
 
-    Two passes over a block in float64: no cancellation, and a file of references is read once.
+    Two passes over each block in float64: no cancellation, and a file of references is read once.
     """
     models, rows = references.shape
     moments = _Moments(count=np.zeros(rows), mean=np.zeros(rows), squares=np.zeros(rows))
@@ -173,10 +174,10 @@ def _moments(references: Confidences, inside: Flags, side: bool) -> _Moments:
 
 
 def _pooled(side: _Moments, sides: tuple[_Moments, ...]) -> float:
-    """One s² for all rows: of ``side``, or of all ``sides`` where no row has two models of it.
+    """Return one s² for all rows: of ``side``, or of all ``sides`` if no row has two models of it.
 
-    Where none has, the rows disagree about the gap between the sides by 2s², and with one side and
-    one model about μ itself: that sets the unit of the scores, and no more.
+    If no row has, the gap between the sides varies over rows by 2s², and with one side and one
+    model μ itself does: that only sets the unit of the scores.
     """
     for chosen in ((side,), sides):
         freedom = sum(float(moments.freedom.sum()) for moments in chosen)
@@ -189,7 +190,7 @@ def _pooled(side: _Moments, sides: tuple[_Moments, ...]) -> float:
 
 
 def _own(side: _Moments, sides: tuple[_Moments, ...]) -> FloatArray:
-    """s² of each row; the pooled one where a row has a single model of this side."""
+    """Return s² of each row; the pooled one if a row has a single model of this side."""
     known = side.freedom > 0
     variance = np.full(len(known), _pooled(side, sides))
     variance[known] = np.maximum(side.squares[known] / side.freedom[known], _LEAST)
@@ -199,7 +200,7 @@ def _own(side: _Moments, sides: tuple[_Moments, ...]) -> FloatArray:
 def _shrunk(
     squares: FloatArray, freedom: FloatArray, pooled: float
 ) -> tuple[FloatArray, FloatArray | float]:
-    """(s̃², d₀ + d): each row's variance drawn to that of all rows, and what it is worth."""
+    """Return (s̃², d₀ + d): each row's variance shrunk to that of all rows, and its freedom."""
     known = freedom > 0
     if known.sum() < 2:
         return np.full(len(freedom), pooled), math.inf
@@ -212,7 +213,7 @@ def _shrunk(
 
 
 def _prior(variances: FloatArray, freedom: FloatArray) -> tuple[float, float]:
-    """(d₀, s₀²) by the moments of log s² (Smyth 2004, section 6.2); d₀ = ∞ where rows agree.
+    """Return (d₀, s₀²) by the moments of log s² (Smyth 2004, section 6.2); d₀ = ∞ if rows agree.
 
     Under the prior log s² has mean log s₀² + ψ(d/2) − log(d/2) − ψ(d₀/2) + log(d₀/2) and variance
     ψ′(d/2) + ψ′(d₀/2).
@@ -224,12 +225,14 @@ def _prior(variances: FloatArray, freedom: FloatArray) -> tuple[float, float]:
         return math.inf, math.exp(float(centred.mean()))
     # ψ′ falls from ∞ to 0, so that this increases.
     root, _ = bracket_root(lambda x: excess - polygamma(1, x), _LEAST_HALF, _LARGEST_HALF)
-    found = float(root)
-    return 2 * found, math.exp(float(centred.mean()) + float(digamma(found)) - math.log(found))
+    half_freedom = float(root)
+    return 2 * half_freedom, math.exp(
+        float(centred.mean()) + float(digamma(half_freedom)) - math.log(half_freedom)
+    )
 
 
 def _moderated(phi: FloatArray, inner: _Moments, outer: _Moments) -> FloatArray:
-    """The log ratio of the predictive laws of φ with all rows estimated together."""
+    """Return the log ratio of the predictive laws of φ with all rows estimated together."""
     sides = (inner, outer)
     pooled = _pooled(outer, sides)
     ratio = _pooled(inner, sides) / pooled
@@ -253,14 +256,14 @@ def _moderated(phi: FloatArray, inner: _Moments, outer: _Moments) -> FloatArray:
 
 
 def _gaps(gaps: FloatArray, sampling: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """g̃ and its variance: a row's gap drawn to the mean of all as its ``sampling`` error asks."""
+    """Return g̃ and its variance: each gap is shrunk to the mean by its ``sampling`` variance."""
     spread = max(0.0, float(gaps.var() - sampling.mean()))
     total = spread + sampling
     return (sampling * gaps.mean() + spread * gaps) / total, spread * sampling / total
 
 
 def _log_student(z: FloatArray, variance: FloatArray, freedom: FloatArray | float) -> FloatArray:
-    """log density of Student's law without what both sides share; the normal one for ∞."""
+    """Return Student's log density up to terms both sides share; the normal one for ∞."""
     squared = z**2 / variance
     if np.all(np.isinf(freedom)):
         tail: FloatArray = -0.5 * squared

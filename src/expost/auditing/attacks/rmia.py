@@ -1,31 +1,32 @@
-"""RMIA: is the row more the target's than it is any model's, compared with other rows?
+"""RMIA: a row's likelihood under the target relative to models in general and to other rows.
 
 Conventions
 -----------
 p(x ∣ θ)  the probability that the model θ gives x's label, sigmoid(φ).
-p(x)      what models in general give it: the mean over models with the row and without.
+p(x)      the same for models in general: the mean over models with the row and without.
 z         rows of a population, or the other rows in question where there is none.
 
 Zarifzadeh, Liu, Shokri (2024), *Low-cost high-power membership inference attacks*: the hypothesis
-"x was among the rows" is tested against every "z was, in its place". By Bayes
+"x was a member" is tested against every "z was a member instead". By Bayes
 
     LR(x, z) = p(θ ∣ x)/p(θ ∣ z) = (p(x ∣ θ)/p(x)) / (p(z ∣ θ)/p(z)),
     score(x) = Pr_z[LR(x, z) ≥ γ].
 
-The score increases with the ratio p(x ∣ θ)/p(x): γ and the population set its scale (what share of
-strangers the row beats γ-fold), the ratio its order. Ties of the share are ordered by the ratio.
-With γ = 1 and a population, 1 − score is about the chance of a stranger to do as well as the row.
+The score increases with the ratio p(x ∣ θ)/p(x): γ and the population set its scale (the share of
+other rows that the row exceeds γ-fold), the ratio its order. Ties of the share are ordered by the
+ratio. With γ = 1 and a population, 1 − score is about the probability that a row of the population
+reaches the ratio of the row.
 
     online    p(x) = ½ (p_in + p_out), means over the references with and without x
-    offline   p(x) = ½ ((1 + a) p_out + (1 − a)), as though p_in = a·p_out + (1 − a)
+    offline   p(x) = ½ ((1 + a) p_out + (1 − a)), assuming p_in = a·p_out + (1 − a)
 
-a ∈ [0, 1] says how far training on a row lifts it towards 1: a = 1 not at all. The authors choose
-it for a data set by letting one reference attack another. So does ``a=None``: each of a few
-references is the target of the others, whose rows are known, and the a with the largest AUC of
-the ratio is taken. Nothing of the target enters.
+a ∈ [0, 1] is how far training on a row lifts it towards 1: a = 1 not at all. The authors choose it
+for a data set by letting one reference attack another. So does ``a=None``: each of a few references
+is the target of the others, whose rows are known, and the a with the largest AUC of the ratio is
+used. The target itself is not used.
 
-A population row lies in no reference: its p(z) is the offline one also in the online attack, with
-the a that the rows in question show, the least squares of 1 − p_in = a (1 − p_out).
+A population row is in no reference: its p(z) is the offline one also in the online attack, with the
+a of the rows in question, the least squares of 1 − p_in = a (1 − p_out).
 """
 
 from dataclasses import dataclass
@@ -45,10 +46,10 @@ from expost.types import FloatArray
 __all__ = ["RmiaOffline", "RmiaOnline"]
 
 _GRID = tuple(step / 10 for step in range(11))
-# References that are attacked to choose a: each costs a sort of all rows for every a.
+# References attacked to choose a: each costs a sort of all rows for every a.
 _SIMULATED = 4
 _DEFAULT = 0.3
-# Answers that a is chosen on, at most.
+# The largest number of answers from which a is chosen.
 _MOST_VALUES = 2**22
 
 
@@ -69,7 +70,7 @@ class RmiaOnline:
         _checks.positive("gamma", self.gamma)
 
     def __call__(self, evidence: Evidence) -> FloatArray:
-        """(n,) scores."""
+        """Return (n,) scores."""
         inner, outer = _means(evidence.references, evidence.inside)
         if not (np.all(inner > 0) and np.all(outer > 0)):
             raise InvalidInput(
@@ -96,10 +97,10 @@ class RmiaOffline:
     def __post_init__(self) -> None:
         _checks.positive("gamma", self.gamma)
         if self.a is not None and not 0 <= self.a <= 1:
-            raise InvalidInput(f"a={self.a!r}: must lie within 0 and 1, or be None to be chosen.")
+            raise InvalidInput(f"a={self.a!r}: must be from 0 to 1, or None to choose it.")
 
     def __call__(self, evidence: Evidence) -> FloatArray:
-        """(n,) scores."""
+        """Return (n,) scores."""
         _, outer = _means(evidence.references, evidence.inside)
         if not np.all(outer > 0):
             raise InvalidInput(
@@ -110,7 +111,7 @@ class RmiaOffline:
 
 
 def _scores(evidence: Evidence, general: FloatArray, gamma: float, a: float) -> FloatArray:
-    """Pr_z[LR(x, z) ≥ γ] with p(x) = ``general``, ties ordered by the ratio."""
+    """Return Pr_z[LR(x, z) ≥ γ] with p(x) = ``general``, ties ordered by the ratio."""
     ratio = _log_ratio(evidence.confidence, general)
     others = ratio
     if len(evidence.population):
@@ -121,18 +122,18 @@ def _scores(evidence: Evidence, general: FloatArray, gamma: float, a: float) -> 
 
 
 def _log_ratio(confidence: Confidences, general: FloatArray) -> FloatArray:
-    """log p(x ∣ θ)/p(x); finite, since φ ≥ −36 keeps every p above 10⁻¹⁶."""
+    """Return log p(x ∣ θ)/p(x); finite, because φ ≥ −36 keeps every p above 10⁻¹⁶."""
     result: FloatArray = log_expit(confidence.astype(np.float64)) - np.log(general)
     return result
 
 
 def _offline(outer: FloatArray, a: float) -> FloatArray:
-    """½ ((1 + a) p_out + (1 − a))."""
+    """Return ½ ((1 + a) p_out + (1 − a))."""
     return 0.5 * ((1 + a) * outer + (1 - a))
 
 
 def _means(references: Confidences, inside: Flags) -> tuple[FloatArray, FloatArray]:
-    """(p_in, p_out) of each row; 0 where there is no such model."""
+    """Return (p_in, p_out) of each row; 0 where there is no such model."""
     models, rows = references.shape
     inner, outer = np.zeros(rows), np.zeros(rows)
     for block in row_blocks(rows, models):
@@ -144,15 +145,15 @@ def _means(references: Confidences, inside: Flags) -> tuple[FloatArray, FloatArr
 
 
 def _lift(inner: FloatArray, outer: FloatArray) -> float:
-    """The a of 1 − p_in = a (1 − p_out) by least squares, within [0, 1]."""
+    """Return the a of 1 − p_in = a (1 − p_out) by least squares, within [0, 1]."""
     square = float(np.square(1 - outer).sum())
     return float(np.clip(((1 - inner) * (1 - outer)).sum() / square, 0, 1)) if square > 0 else 1.0
 
 
 def _chosen(evidence: Evidence) -> float:
-    """The a with which references best tell each other's rows; ``_DEFAULT`` with one reference.
+    """Return the a with which references attack each other best; ``_DEFAULT`` with one reference.
 
-    The larger a among equals: it assumes less.
+    The largest a among equals: it assumes least.
     """
     rows = slice(None, None, max(1, -(-evidence.rows * evidence.models // _MOST_VALUES)))
     probability = expit(np.asarray(evidence.references[:, rows], dtype=np.float64))
@@ -174,7 +175,7 @@ def _chosen(evidence: Evidence) -> float:
 
 
 def _area(scores: FloatArray, truth: Flags) -> float:
-    """The AUC of ``scores``: the rank sum of the members (Mann and Whitney), ties at half."""
+    """Return the AUC of ``scores`` by the members' rank sum (Mann and Whitney), ties at half."""
     members, others = int(truth.sum()), int(truth.size - truth.sum())
     ranks = float(rankdata(scores)[truth].sum())
     return (ranks - members * (members + 1) / 2) / (members * others)

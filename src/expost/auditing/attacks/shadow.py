@@ -1,11 +1,11 @@
-"""Shadow models: a classifier that learned from models of its own what members look like.
+"""Shadow models: a classifier that learned from other models to recognise members.
 
 Shokri, Stronati, Song, Shmatikov (2017), *Membership inference attacks against machine learning
-models*, section V: shadow models are trained as the target was, on rows the attacker knows; what
-they say of rows that were in and of rows that were not is a labelled set, and on it one attack
-model for each class of the target learns to tell the two. Here the shadows are the references,
-the attack model sees the largest probabilities in order (``views``) and φ of the row's own label,
-and is a boosted ensemble of small trees in the place of the paper's networks.
+models*, section V: shadow models are trained as the target was, on rows the attacker knows. Their
+answers for members and non-members are a labelled data set, on which one attack model for each
+class of the target is trained. Here the shadows are the references. The attack model sees the
+largest probabilities in order (``views``) and φ of the row's own label, and is a boosted ensemble
+of small trees instead of the paper's networks.
 """
 
 from dataclasses import dataclass
@@ -18,24 +18,24 @@ from expost._numerics import row_blocks
 from expost.auditing.evidence import Confidences, Evidence
 from expost.auditing.training import one_thread
 from expost.errors import InvalidInput
-from expost.notices import ALONE
+from expost.notices import FILTER_LOCK
 from expost.types import FloatArray, IntArray
 
 __all__ = ["Shadow"]
 
-# Examples that one attack model learns from, at most.
+# The largest number of examples of one attack model.
 _MOST_EXAMPLES = 2**17
-# Of each kind: a class with fewer is left to the model of all classes.
+# A class with fewer members or non-members uses the model of all classes.
 _FEWEST = 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shadow:
-    """log odds of "member" by the attack model of the row's class; see the module.
+    """The log odds of "member" by the attack model of the row's class; see the module.
 
-    Each model's log odds are less those of its own examples, so that classes with more members
-    among the shadows' rows start from 0 too, and scores of different classes compare. What it
-    learns is the same for every row of a class: it does not know that a row is easy for all models.
+    The log odds of a model's own examples are subtracted, so that scores of different classes are
+    comparable. The attack model is the same for every row of a class: it does not know that a row
+    is easy for all models.
     """
 
     name: ClassVar[str] = "shadow"
@@ -53,9 +53,9 @@ class Shadow:
         _checks.whole("seed", self.seed, least=0)
 
     def __call__(self, evidence: Evidence) -> FloatArray:
-        """(n,) scores."""
-        everyone = np.arange(evidence.rows)
-        common = self._learn(evidence, everyone, fewest=1)
+        """Return (n,) scores."""
+        all_rows = np.arange(evidence.rows)
+        common = self._learn(evidence, all_rows, fewest=1)
         if common is None:
             raise InvalidInput(
                 "inside: the shadow models have no members or no non-members among the rows; train"
@@ -63,8 +63,8 @@ class Shadow:
             )
         scores = np.empty(evidence.rows)
         for label in np.unique(evidence.labels):
-            rows = everyone[evidence.labels == label]
-            own = self._learn(evidence, rows, fewest=_FEWEST) if len(rows) < len(everyone) else None
+            rows = all_rows[evidence.labels == label]
+            own = self._learn(evidence, rows, fewest=_FEWEST) if len(rows) < len(all_rows) else None
             model, start = common if own is None else own
             for block in row_blocks(len(rows), evidence.views.shape[1] + 1):
                 chosen = rows[block]
@@ -75,7 +75,7 @@ class Shadow:
     def _learn(
         self, evidence: Evidence, rows: IntArray, *, fewest: int
     ) -> tuple[Any, float] | None:
-        """The attack model of these rows and the log odds of its examples; None for too few."""
+        """Return the attack model of these rows and its examples' log odds; None for too few."""
         shadows = len(evidence.reference_views)
         flat = np.arange(shadows * len(rows))
         if len(flat) > _MOST_EXAMPLES:
@@ -87,23 +87,23 @@ class Shadow:
         if min(members, len(truth) - members) < fewest:
             return None
         features = _features(evidence.reference_views[model, row], evidence.references[model, row])
-        # Imported where it learns: it imports half of scikit-learn.
+        # Imported here: it imports half of scikit-learn.
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         learner = HistGradientBoostingClassifier(
             max_iter=self.trees,
-            # Small: the examples of a row under s shadows are far from s rows.
+            # Small: s examples of one row are less informative than s rows.
             max_leaf_nodes=4,
             min_samples_leaf=max(20, len(truth) // 16),
             early_stopping=False,
             random_state=self.seed,
         )
-        # In threads of its own the learner would change the filters of warnings in each of them.
-        with ALONE, one_thread():
+        # The learner's own threads would change the warning filters of each thread.
+        with FILTER_LOCK, one_thread():
             learner.fit(features, truth)
         return learner, float(np.log(members / (len(truth) - members)))
 
 
 def _features(views: Confidences, confidence: Confidences) -> Confidences:
-    """(n, c + 1): what is known of each row and model."""
+    """Return (n, c + 1) the features of each row under a model."""
     return np.column_stack([views, confidence]).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Attacks by a threshold on the loss: one for all, one a class, one set by a population.
+"""Attacks by a threshold on the loss: one for all, one per class, one set by a population.
 
 Conventions
 -----------
@@ -19,19 +19,18 @@ from expost.types import FloatArray
 
 __all__ = ["ClassThresholds", "LossThreshold", "Population", "best_cut", "share_at_most"]
 
-# Values that a class's threshold is chosen on, at most: past it the threshold is as good, and the
-# sort is all that grows.
+# The largest number of values from which a class's threshold is chosen: more do not improve it.
 _MOST_VALUES = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossThreshold:
-    """−loss: a row the model fits well was probably among its rows.
+    """The score −loss: a row that the model fits well was probably a member.
 
     Yeom, Giacomelli, Fredrikson, Jha (2018), *Privacy risk in machine learning: analyzing the
     connection to overfitting*, Adversary 2 (threshold): answer "member" where a loss this small is
-    likelier for a member, for laws of losses that cross once where it lies below a threshold. It
-    does not know which rows are easy for every model, which is what references are for.
+    likelier for a member; for laws of losses that cross once, below a threshold. It does not know
+    which rows are easy for every model, which is the purpose of references.
     """
 
     name: ClassVar[str] = "loss"
@@ -42,19 +41,19 @@ class LossThreshold:
     white_box: ClassVar[bool] = False
 
     def __call__(self, evidence: Evidence) -> FloatArray:
-        """(n,) scores."""
+        """Return (n,) scores."""
         result: FloatArray = -np.logaddexp(0.0, -evidence.confidence.astype(np.float64))
         return result
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassThresholds:
-    """φ − τ_c: the confidence over the threshold that serves the row's class best.
+    """The score φ − τ_c: the confidence above the best threshold of the row's class.
 
     Song, Mittal (2021), *Systematic evaluation of privacy risks of machine learning models*:
     a threshold for each class, learned on shadow models, since classes differ in how well any model
     fits them. τ_c maximises TPR − FPR over the references' own members and non-members
-    of the class; a class without both takes the threshold of all rows.
+    of the class; a class without both uses the threshold of all rows.
     """
 
     name: ClassVar[str] = "class-loss"
@@ -65,7 +64,7 @@ class ClassThresholds:
     white_box: ClassVar[bool] = False
 
     def __call__(self, evidence: Evidence) -> FloatArray:
-        """(n,) scores."""
+        """Return (n,) scores."""
         everywhere = np.ones(evidence.rows, dtype=np.bool_)
         common = _threshold(evidence, everywhere)
         scores = evidence.confidence.astype(np.float64)
@@ -77,7 +76,7 @@ class ClassThresholds:
 
 
 def _threshold(evidence: Evidence, rows: NDArray[np.bool_]) -> float | None:
-    """The cut that serves the references best on ``rows``; None where one side is missing."""
+    """Return the best threshold of the references on ``rows``; None without both sides."""
     models = min(evidence.models, max(1, _MOST_VALUES // max(int(rows.sum()), 1)))
     values = np.asarray(evidence.references[:models, rows], dtype=np.float64).ravel()
     truth = np.asarray(evidence.inside[:models, rows]).ravel()
@@ -85,18 +84,18 @@ def _threshold(evidence: Evidence, rows: NDArray[np.bool_]) -> float | None:
 
 
 def best_cut(values: FloatArray, truth: NDArray[np.bool_]) -> float | None:
-    """The τ that maximises TPR − FPR of "member where value ≥ τ"; None without both sides.
+    """Return the τ that maximises TPR − FPR of "member if value ≥ τ"; None without both sides.
 
-    Midway to the next smaller value, the smallest such cut among equals; the least value, where
-    no cut is better than to call all of them members.
+    Midway to the next smaller value, the smallest such cut among equals; the least value, if no cut
+    is better than to call all of them members.
     """
     members, others = int(truth.sum()), int(truth.size - truth.sum())
     if members == 0 or others == 0:
         return None
-    distinct, place = np.unique(values, return_inverse=True)
-    inside = np.bincount(place, weights=truth, minlength=len(distinct)) / members
-    outside = np.bincount(place, weights=~truth, minlength=len(distinct)) / others
-    # What is lost by every cut: members below it, gained: others below it.
+    distinct, index = np.unique(values, return_inverse=True)
+    inside = np.bincount(index, weights=truth, minlength=len(distinct)) / members
+    outside = np.bincount(index, weights=~truth, minlength=len(distinct)) / others
+    # Every cut loses the members below it, and gains the non-members below it.
     gain = np.cumsum(outside - inside)[:-1]
     if gain.size == 0 or not gain.max() > 0:
         return float(distinct[0])
@@ -106,14 +105,14 @@ def best_cut(values: FloatArray, truth: NDArray[np.bool_]) -> float | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Population:
-    """The share of a population, of the row's class, in which the target is no more confident.
+    """The share of a population, of the row's class, in which the target is not more confident.
 
     Ye, Maddi, Murakonda, Bindschaedler, Shokri (2022), *Enhanced membership inference attacks
     against machine learning models*, Attack P: the threshold for a false-positive rate α is the
     α-quantile of the target's losses on rows that were not in its training, so that the score is
     1 − α for the smallest α at which the row is called a member. Within a class it orders rows as
-    the loss does; between classes it compares each row with what the target does on strangers of
-    that class. A class with fewer than ``least`` strangers is compared with all of them.
+    the loss does; between classes it compares each row with the population's rows of that class. A
+    class with fewer than ``least`` of them is compared with the whole population.
     """
 
     name: ClassVar[str] = "population"
@@ -129,24 +128,23 @@ class Population:
         _checks.whole("least", self.least, least=1)
 
     def __call__(self, evidence: Evidence) -> FloatArray:
-        """(n,) scores."""
+        """Return (n,) scores."""
         confidence = evidence.confidence.astype(np.float64)
-        strangers = evidence.population.astype(np.float64)
-        scores = share_at_most(confidence, strangers)
+        population = evidence.population.astype(np.float64)
+        scores = share_at_most(confidence, population)
         for label in np.unique(evidence.labels):
             alike = evidence.population_labels == label
             if int(alike.sum()) >= self.least:
                 rows = evidence.labels == label
-                scores[rows] = share_at_most(confidence[rows], strangers[alike])
+                scores[rows] = share_at_most(confidence[rows], population[alike])
         return scores
 
 
 def share_at_most(values: FloatArray, others: FloatArray) -> FloatArray:
-    """The share of ``others`` at most each value, ties ordered by the value itself; in (0, 1).
+    """Return the share of ``others`` at most each value, in (0, 1), ties ordered by the value.
 
-    (count + t)/(len(others) + 1) with t in (0, 1) increasing in the value: where the share alone
-    decides, nothing changes; rows beyond all others, where low false-positive rates are read, are
-    not tied.
+    (count + t)/(len(others) + 1) with t in (0, 1) increasing in the value: the order by the share
+    is unchanged; rows beyond all others, which determine low false-positive rates, are not tied.
     """
     count = np.searchsorted(np.sort(others), values, side="right")
     within = 0.5 + 0.5 * values / (1 + np.abs(values))

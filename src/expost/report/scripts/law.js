@@ -30,7 +30,7 @@ function lawOf({ law, scale }) {
     advantage: (t) =>
       t >= SMALLEST ? Math.min(pieceValue(law.advantage, Math.log(t)), 1) : 0.5 * exposure(t),
     posterior: (t) =>
-      t >= SMALLEST ? Math.min(pieceValue(law.belief, Math.log(t)), 1) : law.prior,
+      t >= SMALLEST ? Math.min(pieceValue(law.posterior, Math.log(t)), 1) : law.prior,
   };
 }
 
@@ -67,7 +67,7 @@ function stepFigures(steps) {
     snap: (epsilon) => nearest(epsilon).epsilon,
     at(epsilon) {
       const step = nearest(epsilon);
-      return { ...ofExposures(step.typical.map(Number)), posterior: step.belief };
+      return { ...ofExposures(step.exposures.map(Number)), posterior: step.posterior };
     },
     expected: () => null,
     curve: () => null,

@@ -1,4 +1,4 @@
-// Everything starts here; without scripts the page is complete and stands still.
+// The start of all scripts; without them the page is complete, and static.
 
 // The slider of a document moves the charts and rows of that document alone.
 function startDocument(kind, data) {

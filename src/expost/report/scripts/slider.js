@@ -1,4 +1,4 @@
-// The slider over ε, the number beside it, and the figures that follow them.
+// The slider over ε, the number next to it, and the figures that follow them.
 
 // Digits of an ε that is chosen by sliding: what is shown is what is used.
 const DIGITS = 4;
@@ -28,7 +28,7 @@ function startSlider(section, slider, listeners) {
     frame = 0;
     const values = figures.at(epsilon);
     section.dataset.epsilon = String(epsilon);
-    const own = epsilon === slider.start ? `, ${slider.begins}` : '';
+    const own = epsilon === slider.start ? `, ${slider.start_label}` : '';
     section.querySelector('[data-at]').textContent =
       `Expected over releases at ε = ${number(epsilon)}${own}:`;
     for (const output of section.querySelectorAll('output')) {

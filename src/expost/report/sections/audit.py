@@ -1,7 +1,7 @@
-"""The document of an audit: what the attacks found, then what they prove."""
+"""The document of an audit: the results of the attacks, then what they prove."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from expost.errors import InvalidInput
 from expost.numbers import count, figure, number, percent, posterior_at, share, symbols
 from expost.report.document import (
     Block,
-    Bullets,
     Code,
     Document,
     Facts,
@@ -26,22 +25,22 @@ from expost.report.document import (
     table,
 )
 from expost.report.figure import Axis, Figure, Line, Panel, Role, Rule
+from expost.report.sections.attacks import disparity_table, estimate_text, rate_text, with_values
+from expost.report.sections.audit_assessment import assessment_section
 from expost.report.sections.audit_overview import Attacked, terms
-from expost.report.sections.small import disparity_table, estimate_text, rate_text, with_values
+from expost.report.sections.bounds import cell_down, cell_up
 from expost.types import FloatArray, IntArray
 
 __all__ = ["audit_document", "exposures_figure", "roc_figure"]
 
 # Rows that are listed; audit.json and the table of rows have all of them.
 _ROWS, _DISAGREEING = 20, 10
-# Points of a curve, of the guarantee's and of the scatter; more cannot be seen.
+# Points of a curve, of that of the guarantee and of the scatter; more would not be visible.
 _CURVE_POINTS, _GUARANTEE_POINTS, _SCATTERED = 160, 32, 1000
 # Per-row AUCs from which on members are counted.
 _LEVELS = (0.6, 0.7, 0.8, 0.9, 0.99)
 # Attacks that are drawn; the table has all of them.
 _ROLES: tuple[Role, ...] = ("main", "second", "third", "fourth")
-# Attacks that are named in one sentence.
-_NAMED = 6
 
 
 def audit_document(audit: Audit, *, next_steps: Sequence[Code] = ()) -> Document:
@@ -62,7 +61,7 @@ def audit_document(audit: Audit, *, next_steps: Sequence[Code] = ()) -> Document
         _exposures(attacked),
         _groups(audit),
         _more_figures(attacked),
-        _assessment(attacked),
+        assessment_section(attacked),
     )
     return Document(
         kind="audit",
@@ -107,7 +106,7 @@ def _attacks(attacked: Attacked) -> Section:
         blocks.append(Text(text=f"Attacks not made: {'; '.join(skipped)}.", small=True))
     return Section(
         id="attacks",
-        title="What the attacks found",
+        title="Results of the attacks",
         nav="Attacks",
         brief=True,
         blocks=tuple(blocks),
@@ -252,21 +251,13 @@ def _bounds_table(attacked: Attacked) -> Table:
     return table(
         attacked.audit.bounds,
         ("method", lambda bound: one_line(bound.method), str),
-        ("ε is at least", lambda bound: float(bound.epsilon), _down),
-        ("largest ε it can show", lambda bound: float(bound.most), _up),
+        ("ε is at least", lambda bound: float(bound.epsilon), cell_down),
+        ("largest ε it can show", lambda bound: float(bound.most), cell_up),
         ("δ", lambda bound: float(bound.delta), number),
-        ("ε of the guarantee", attacked.guaranteed, _up),
+        ("ε of the guarantee", attacked.guaranteed, cell_up),
         ("confidence", lambda bound: float(bound.confidence), share),
         ("evidence", counts, str),
     )
-
-
-def _up(value: float) -> str:
-    return figure(value, "up")
-
-
-def _down(value: float) -> str:
-    return figure(value, "down")
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -320,11 +311,11 @@ def _rows_table(attacked: Attacked) -> Table:
         else ("per-row AUC", lambda row: _known(row_auc.value[row]), "{:.3f}".format),
         None
         if row_auc is None
-        else ("standard error", lambda row: _known(row_auc.error[row]), _up),
+        else ("standard error", lambda row: _known(row_auc.error[row]), cell_up),
         ("non-members that score as high", as_high, percent),
         None
         if theory is None or theory.is_noiseless
-        else ("exposure (nats)", lambda row: _known(theory.exposure[position[row]]), _up),
+        else ("exposure (nats)", lambda row: _known(theory.exposure[position[row]]), cell_up),
         None
         if theory is None
         else (
@@ -345,7 +336,7 @@ def _measure_label(audit: Audit) -> str:
     return f"{audit.exposures.measure[0]}{unit}"
 
 
-# -- beside exposures ------------------------------------------------------------------------------
+# -- exposures -------------------------------------------------------------------------------------
 
 
 def _exposures(attacked: Attacked) -> Section | None:
@@ -486,95 +477,6 @@ def _groups(audit: Audit) -> Section | None:
 
 
 def _is_spread(areas: list[Interval | None]) -> bool:
-    """Return whether two groups' intervals lie apart."""
+    """Return whether the intervals of two groups do not overlap."""
     known = [area for area in areas if area is not None]
     return bool(known) and max(area.low for area in known) > min(area.high for area in known)
-
-
-# -- what an assessment asks -----------------------------------------------------------------------
-
-
-def _assessment(attacked: Attacked) -> Section:
-    answers = {
-        "What was attacked?": _attacked_answer(attacked),
-        "What did the attacker know?": _knowledge(attacked.audit),
-        "What was not tried?": _untried(attacked.audit),
-        "What remains?": _remains(attacked),
-        "Who may read this?": _readers(attacked.audit),
-    }
-    blocks: list[Block] = []
-    for question, items in answers.items():
-        blocks += [Heading(text=question), Bullets(items=tuple(items))]
-    return Section(
-        id="attack-assessment",
-        title="For a data-protection impact assessment",
-        blocks=tuple(blocks),
-    )
-
-
-def _attacked_answer(attacked: Attacked) -> Iterator[str]:
-    yield f"The model: {one_line(attacked.audit.description)}."
-    yield (
-        f"{count(attacked.members)} rows that it was trained on and"
-        f" {count(attacked.non_members)} that it was not. The harm considered is that somebody"
-        " learns that a person's row was in the training data."
-    )
-
-
-def _knowledge(audit: Audit) -> Iterator[str]:
-    yield "The row with its label, and the answers of the model to it."
-    if audit.models:
-        yield (
-            "How models of this kind are trained, and similar rows to train"
-            f" {count(audit.models)} of them on."
-        )
-    inside = [one_line(name) for name in audit.figures if described(name).white_box]
-    if inside:
-        yield f"For {_listed(inside)}: the inside of the model or its training."
-
-
-def _untried(audit: Audit) -> Iterator[str]:
-    if audit.skipped:
-        skipped = (f"{one_line(name)} ({one_line(why)})" for name, why in audit.skipped.items())
-        yield f"Attacks that could not be made: {'; '.join(skipped)}."
-    if not any(described(name).white_box for name in audit.figures):
-        yield "Attacks that use the inside of the model or take part in its training."
-    yield (
-        "Guessing unknown values of a row, reconstructing rows, poisoning the training, and"
-        " combining this model with other releases about the same people."
-    )
-
-
-def _remains(attacked: Attacked) -> Iterator[str]:
-    audit = attacked.audit
-    yield (
-        "The figures are of this one model and these rows, each with its"
-        f" {share(audit.confidence)} confidence interval; another training gives other figures."
-    )
-    yield "A better attack, or an attacker who knows more, may find what these attacks missed."
-    if audit.guarantee is None or audit.advantage_bound is None:
-        yield "No guarantee bounds what such an attacker finds."
-    elif audit.guarantee_refuted:
-        yield "The guarantee does not bound it: it is refuted."
-    else:
-        yield (
-            f"If the guarantee ({attacked.guarantee_text()}) holds, no attacker's advantage exceeds"
-            f" {number(audit.advantage_bound, 'up')} on average over models."
-        )
-
-
-def _readers(audit: Audit) -> Iterator[str]:
-    yield (
-        f"This page, its table of rows and its pictures: {audit.audience.value}. They name single"
-        " rows and show who was in the training data."
-    )
-    yield (
-        "The figures without rows, in figures.json: needs-review. Check before quoting them that no"
-        " group in them is small."
-    )
-
-
-def _listed(names: list[str]) -> str:
-    more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
-    *first, last = [*names[:_NAMED], *more]
-    return f"{', '.join(first)} and {last}" if first else last

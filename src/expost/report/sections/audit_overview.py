@@ -1,8 +1,8 @@
 """The overview of an audit: verdict, tiles, alerts and terms.
 
-Whether attacks find anything is judged by intervals that hold for all attacks together. The best of
-many attacks is flattered, so each interval is taken at 1 − (1 − confidence)/(2·attacks): two
-figures of each attack are considered.
+Leakage is determined from intervals that hold for all attacks together. The best of many attacks is
+biased upwards, so each interval is taken at 1 − (1 − confidence)/(2·attacks): two figures of each
+attack are considered.
 
 NONE  no AUC is certain to exceed ½, no TPR at 1 % FPR to exceed 1 %, and no ε > 0 is proved.
 MUCH  an AUC is certain to exceed ¾, or a TPR at 1 % FPR to exceed 10 %.
@@ -34,7 +34,7 @@ _ROUNDING = 1e-12
 
 
 class Leakage(Enum):
-    """How much the attacks found, as the module defines it."""
+    """The amount of leakage, as defined by the module."""
 
     NONE = "none"
     SOME = "some"
@@ -43,7 +43,7 @@ class Leakage(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Attacked:
-    """An audit with what its sentences and tables are made of."""
+    """An audit with the figures that its sentences and tables show."""
 
     audit: Audit
 
@@ -84,7 +84,7 @@ class Attacked:
 
     @property
     def leakage(self) -> Leakage:
-        """How much the attacks found, with what they prove about ε."""
+        """The leakage by separation, and by proved bounds on ε."""
         proved = any(bound.epsilon > 0 for bound in self.audit.bounds)
         if self.separation is Leakage.NONE and proved:
             return Leakage.SOME
@@ -197,7 +197,7 @@ class Attacked:
         return f"TPR {rate} at 1 % FPR{by}"
 
     def tiles(self) -> Iterator[Tile]:
-        """Return what a reader sees first."""
+        """Yield the tiles."""
         figures = self.audit.figures
         tone: Any = {Leakage.MUCH: "bad", Leakage.SOME: "caution"}.get(self.leakage, "plain")
         best, rate = figures[self.audit.best].auc, figures[self.sharpest].tpr_at_1_percent
@@ -258,7 +258,7 @@ class Attacked:
         )
 
     def alerts(self) -> Iterator[Alert]:
-        """Return what the reader must know."""
+        """Yield the alerts."""
         if self.audit.guarantee_refuted:
             yield Alert(severity="problem", title="The guarantee is refuted.")
         else:
@@ -285,7 +285,7 @@ class Attacked:
             )
 
     def facts(self) -> dict[str, Any]:
-        """Return what other documents on the page are compared with."""
+        """Return the facts by which documents of a page are compared."""
         audit, bound = self.audit, self.bound
         return {
             "members": self.members,
@@ -326,7 +326,7 @@ def terms(*, rows: bool) -> tuple[tuple[str, str], ...]:
         (
             "members, non-members",
             "Rows that the model was trained on, and rows that it was not trained on. An attack"
-            " tries to tell them apart.",
+            " tries to distinguish them.",
         ),
         (
             "AUC",

@@ -24,8 +24,8 @@ from expost.report.document import (
     table,
 )
 from expost.report.figure import Axis, Figure, Line, Panel, Rule
+from expost.report.sections.attacks import estimate_text, rate_text, with_values
 from expost.report.sections.audit_overview import terms
-from expost.report.sections.small import estimate_text, rate_text, with_values
 
 __all__ = ["audits_document", "audits_figure"]
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from expost.numbers import certainty, figure, number, percent, share, symbols
+from expost.numbers import certainty, figure, percent, share, symbols
 from expost.report.document import (
     Block,
     Bullets,
@@ -14,6 +14,7 @@ from expost.report.document import (
     one_line,
     table,
 )
+from expost.report.sections.bounds import cell_up, up
 from expost.risk.composition import CompositionComparison, CompositionRow
 
 __all__ = ["composition_blocks", "composition_document"]
@@ -35,8 +36,8 @@ def composition_document(comparison: CompositionComparison) -> Document:
         audience=comparison.audience,
         verdict=Verdict(
             text=(
-                f"Together the releases spend ε = {_up(tightest.epsilon)} at"
-                f" δ = {_up(comparison.delta)}."
+                f"Together the releases spend ε = {up(tightest.epsilon)} at"
+                f" δ = {up(comparison.delta)}."
             ),
             more="Every method gives a valid ε; the smallest is the tightest bound.",
         ),
@@ -57,14 +58,14 @@ def composition_blocks(comparison: CompositionComparison) -> Iterator[Block]:
     """Yield a table with a line for each method, and how each works."""
     passed = ""
     if comparison.delta > 0:
-        passed = f" The posterior is exceeded with probability at most {_up(comparison.delta)}."
+        passed = f" The posterior is exceeded with probability at most {up(comparison.delta)}."
     prior = comparison.prior
     # Upwards, except at ½, where the log odds are exactly 0.
     before = 0.0 if prior == 0.5 else math.nextafter(math.log(prior / (1 - prior)), math.inf)
     yield table(
         comparison.rows,
         ("composed by", _method, str),
-        (f"ε at δ = {_up(comparison.delta)}", lambda row: row.epsilon, _cell),
+        (f"ε at δ = {up(comparison.delta)}", lambda row: row.epsilon, cell_up),
         ("times the smallest", _times, figure),
         ("posterior at most", lambda row: before + row.loss, certainty)
         if before
@@ -96,11 +97,3 @@ def _short_of_one(probability: float, bound: float) -> float:
 
 def _share(probability: float) -> str:
     return percent(probability, "up")
-
-
-def _up(value: float) -> str:
-    return number(value, "up")
-
-
-def _cell(value: float) -> str:
-    return figure(value, "up")

@@ -27,6 +27,7 @@ from expost.numbers import (
     symbols,
 )
 from expost.report.document import Block, Code, Document, Section, Table, Text, one_line, table
+from expost.report.sections.bounds import at_most
 from expost.report.sections.epsilon_figures import (
     EpsilonCurves,
     epsilon_curves,
@@ -171,14 +172,14 @@ def _posterior_sentences(choice: EpsilonChoice) -> Iterator[str]:
     often = f"in {share(choice.limit.quantile)} of releases"
     if bounds is None:
         largest = posterior_text(choice.posterior_at(np.array([epsilon]))[0])
-        yield (f"{at} the most exposed row was in the training data is at most {largest} {often}.")
+        yield f"{at} the most exposed row was in the training data is {at_most(largest)} {often}."
         return
     row, all_rows, certainty = map(posterior_text, (bounds.row, bounds.all_rows, bounds.certainty))
     yield (
-        f"{at} a row was in the training data is at most {row} {often}, for any row. It follows"
-        " from public constants alone. The largest over all rows of one release is at most"
-        f" {all_rows}, and the certainty about one row, present or absent, at most {certainty},"
-        f" each {often}."
+        f"{at} a row was in the training data is {at_most(row)} {often}, for any row. It follows"
+        f" from public constants alone. The largest over all rows of one release is"
+        f" {at_most(all_rows)}, and the certainty about one row, present or absent,"
+        f" {at_most(certainty)}, each {often}."
     )
 
 
@@ -385,10 +386,10 @@ def _expected_exposures(sweep: Sweep) -> tuple[FloatArray, FloatArray]:
     """Return (k,) the median and the largest expected exposure, each that of a row."""
     if isinstance(sweep, LawSweep):
         median = sweep.rows + 1 - share_ranks(sweep.rows, np.array([0.5]))
-        exposures = sweep.typical_at(np.array([int(median[0]), 1]))
+        exposures = sweep.expected_at(np.array([int(median[0]), 1]))
         return exposures[:, 0], exposures[:, 1]
-    typical = sweep.typical
-    return np.quantile(typical, 0.5, axis=1, method="inverted_cdf"), np.max(typical, axis=1)
+    expected = sweep.expected
+    return np.quantile(expected, 0.5, axis=1, method="inverted_cdf"), np.max(expected, axis=1)
 
 
 def _critical_table(sweep: Sweep) -> Table:

@@ -99,7 +99,7 @@ def _between_plateaus(sweep: LawSweep) -> Pair:
 
 
 def utility_figure(choice: EpsilonChoice) -> Figure:
-    """Return the leading measure over ε beside the base rate and the best reachable model."""
+    """Return the leading measure over ε, the base rate and the best reachable model."""
     utility = choice.utility
     assert utility is not None
     name, curve, epsilons = utility.measure, utility.leading, _series(utility.epsilons)

@@ -30,6 +30,7 @@ from expost.numbers import (
 )
 from expost.report.compare import model_facts
 from expost.report.document import Alert, Tile, Tone, Verdict, one_line
+from expost.report.sections.bounds import at_most
 from expost.types import Neighbouring
 
 __all__ = [
@@ -196,7 +197,7 @@ def epsilon_text(epsilon: float | None) -> str:
 
 
 def _scores_text(utility: Utility, index: int | None) -> str:
-    """Return the leading measure at an ε that was tried, beside the base rate and the best."""
+    """Return the leading measure at an ε that was tried, the base rate and the best."""
     name, curve = utility.measure, utility.leading
     here = "" if index is None else f" {score_text(name, float(curve.mean[index]))}"
     return (
@@ -273,7 +274,7 @@ def _guarantee_tile(choice: EpsilonChoice) -> Tile:
     lines = [f"{delta}{relation}"]
     if worst < math.inf:
         allowed = certainty(abs(float(logit(choice.limit.prior))) + worst)
-        lines.append(f"attacker at most {allowed} certain about any row")
+        lines.append(f"attacker {at_most(allowed)} certain about any row")
     else:
         lines.append("nothing is guaranteed for one row")
     if passed > 0:
@@ -326,14 +327,14 @@ def alerts(choice: EpsilonChoice) -> Iterator[Alert]:
             title="Read from the data, which is not private:",
             text=f"{one_line(listed(choice.read_from_data))}.",
         )
-    beside = methods(choice)
+    shown = methods(choice)
     for notice in choice.notices:
-        if notice not in beside:
+        if notice not in shown:
             yield Alert(severity="note", title=symbols(one_line(notice)))
 
 
 def methods(choice: EpsilonChoice) -> tuple[str, ...]:
-    """Return the notices on how a law was followed, which stand beside the transition."""
+    """Return the notices on how a law was followed, which are shown with the transition."""
     return choice.sweep.remarks if isinstance(choice.sweep, LawSweep) else ()
 
 
@@ -344,7 +345,7 @@ def glossary(choice: EpsilonChoice) -> tuple[tuple[str, str], ...]:
         (
             "ε",
             "The privacy budget of one release: the smaller, the more noise. Under pure ε no"
-            " attacker's odds change by more than a factor of exp(ε), whatever the data.",
+            " attacker's odds change by more than a factor of exp(ε), for any data.",
         ),
         (
             "posterior",
@@ -378,7 +379,7 @@ def glossary(choice: EpsilonChoice) -> tuple[tuple[str, str], ...]:
         ),
         (
             "held out",
-            "Models are judged on rows that they were not trained on, with the noise and the"
+            "Models are evaluated on rows that they were not trained on, with the noise and the"
             " regularization of a release of all rows.",
         ),
     )

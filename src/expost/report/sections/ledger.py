@@ -6,7 +6,7 @@ from pathlib import Path
 
 from expost.groups.columns import printable
 from expost.ledger import NAME, Entry, Ledger, ListedRelease, Listing
-from expost.numbers import certainty, count, for_persons, number, relation_words, summed_up
+from expost.numbers import certainty, count, for_persons, relation_words, summed_up
 from expost.report.document import (
     Alert,
     Block,
@@ -20,6 +20,7 @@ from expost.report.document import (
     one_line,
     table,
 )
+from expost.report.sections.bounds import at_most, up
 from expost.report.sections.composition import composition_blocks
 from expost.types import Audience
 
@@ -73,10 +74,6 @@ def _document(listing: Listing, audience: Audience) -> Document:
     )
 
 
-def _up(value: float, digits: int = 3) -> str:
-    return number(value, "up", digits)
-
-
 def _counted(total: int, noun: str) -> str:
     return f"{count(total)} {noun}{'' if total == 1 else 's'}"
 
@@ -92,16 +89,16 @@ def _verdict(listing: Listing) -> Verdict:
             priority=10,
         )
     epsilon = listing.comparison.row("pld").epsilon
-    slip = f" (δ = {_up(listing.delta)})" if listing.delta > 0 else ""
+    slip = f" (δ = {up(listing.delta)})" if listing.delta > 0 else ""
     more = (
-        f"An attacker who sees {_all(len(listing.releases))} and knows every other row is at most"
-        f" {certainty(listing.loss)} certain whether a row was in the data"
+        f"An attacker who sees {_all(len(listing.releases))} and knows every other row is"
+        f" {at_most(certainty(listing.loss))} certain whether a row was in the data"
     )
     if listing.delta > 0 and listing.loss < float("inf"):
-        more += f", except with probability {_up(listing.delta)}"
+        more += f", except with probability {up(listing.delta)}"
     spend = "The release spends" if len(listing.releases) == 1 else "Together the releases spend"
     return Verdict(
-        text=f"{spend} ε = {_up(epsilon)}{slip}; every further release adds to it.",
+        text=f"{spend} ε = {up(epsilon)}{slip}; every further release adds to it.",
         more=f"{more}.",
         priority=10,
     )
@@ -117,11 +114,11 @@ def _tiles(listing: Listing) -> Iterator[Tile]:
         if listing.releases:
             yield Tile(label="Budget spent", value="no guarantee", tone="bad")
         return
-    slip = (f"δ = {_up(listing.delta)}",) if listing.delta > 0 else ()
+    slip = (f"δ = {up(listing.delta)}",) if listing.delta > 0 else ()
     unit = for_persons(listing.rows_per_person).strip()
     yield Tile(
         label="Budget spent",
-        value=f"ε = {_up(comparison.row('pld').epsilon)}",
+        value=f"ε = {up(comparison.row('pld').epsilon)}",
         lines=(*slip, _all(len(listing.releases)), *((unit,) if unit else ())),
     )
 
@@ -135,7 +132,7 @@ def _alerts(listing: Listing) -> Iterator[Alert]:
         yield Alert(
             severity="problem",
             title=f"{_counted(counts['seeded'], 'release')} with seeded noise.",
-            text="Anybody who knows the seed can remove the noise; no ε holds.",
+            text="Anyone who knows the seed can remove the noise; no ε holds.",
         )
     if counts["read_from_data"]:
         yield Alert(
@@ -177,7 +174,7 @@ def _releases(listing: Listing) -> Iterator[Block]:
         )
         replaced = all(entry.relation == "replace" for entry in entries)
         text = (
-            f"By addition they spend ε = {_up(epsilon, 4)}, δ = {_up(delta, 4)},"
+            f"By addition they spend ε = {up(epsilon, 4)}, δ = {up(delta, 4)},"
             f" {relation_words(replaced)}."
         )
         yield Text(text=text, small=True)
@@ -190,7 +187,7 @@ def _table(listing: Listing) -> Table:
         ("release", lambda release: one_line(release.entry.release[:8]), str),
         ("description", lambda release: one_line(release.entry.description), str),
         ("ε", lambda release: _epsilon(release.entry), _epsilon_text),
-        ("δ", lambda release: release.entry.delta, _up),
+        ("δ", lambda release: release.entry.delta, up),
         ("rows", lambda release: release.entry.rows, count),
         ("of", lambda release: one_line(release.rows), str),
         ("file", lambda release: _shortened(release.entry.name), str),
@@ -204,14 +201,14 @@ def _listed(release: ListedRelease) -> str:
 
 
 def _epsilon(entry: Entry) -> float | None:
-    return entry.epsilon if entry.is_promised else None
+    return entry.epsilon if entry.has_guarantee else None
 
 
 def _epsilon_text(epsilon: float) -> str:
-    return _up(epsilon, 6)
+    return up(epsilon, 6)
 
 
 def _shortened(name: str) -> str:
-    """Return the end of a long name, which tells more than its beginning."""
+    """Return the end of a long name, which is more specific than its beginning."""
     shown = printable(name, 10 * _LONGEST_NAME)
     return shown if len(shown) <= _LONGEST_NAME else "…" + shown[1 - _LONGEST_NAME :]

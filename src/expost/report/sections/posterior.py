@@ -34,6 +34,7 @@ from expost.report.document import (
     table,
 )
 from expost.report.figure import Axis, Figure, Line, Panel
+from expost.report.sections.bounds import at_most
 from expost.types import Audience
 
 __all__ = ["posterior_document", "posterior_figure", "posterior_sections"]
@@ -53,7 +54,7 @@ def posterior_document(result: RowIdentifiability) -> Document:
         subtitle=(symbols(one_line(result.description)), f"prior {share(result.prior)}"),
         audience=Audience.CURATOR_ONLY,
         verdict=Verdict(
-            text=f"An attacker gets at most {certainty(prior + highest)} certain that any {unit}"
+            text=f"An attacker gets {at_most(certainty(prior + highest))} certain that any {unit}"
             f" was in the data, from a prior of {share(result.prior)}.",
             more="If that is more than you accept, release at a smaller ε: `expost epsilon"
             " --max-posterior` recommends one.",
@@ -65,8 +66,8 @@ def posterior_document(result: RowIdentifiability) -> Document:
                 label=f"Most exposed {unit}",
                 value=certainty(either) if result.prior == 0.5 else certainty(prior + highest),
                 lines=(
-                    f"posterior of {unit} {printable(result.digest.surest.key)}: at most"
-                    f" {certainty(prior + highest)}",
+                    f"posterior of {unit} {printable(result.digest.most_certain.key)}:"
+                    f" {at_most(certainty(prior + highest))}",
                     f"prior {share(result.prior)}",
                 ),
                 people=min(100, math.ceil(100 * posterior_at(prior + highest) - 1e-9)),
@@ -122,7 +123,7 @@ def posterior_sections(result: RowIdentifiability, *, brief: bool) -> Iterator[S
     )
     yield Section(
         id="allowed",
-        title="This model beside its guarantee",
+        title="This model and its guarantee",
         blocks=tuple(_beside_guarantee(result, sampled=brief)),
         nav="Guarantee" if brief else "Details",
         brief=brief,
@@ -195,7 +196,7 @@ def _quantiles(result: RowIdentifiability) -> Block:
 def _beside_guarantee(result: RowIdentifiability, *, sampled: bool) -> Iterator[Block]:
     unit, prior, worst = result.unit, float(logit(result.prior)), result.worst_case
     allowed = certainty(prior + float(result.losses.worst_case))
-    surest, least = result.digest.surest, result.digest.least
+    surest, least = result.digest.most_certain, result.digest.least
     lines: list[tuple[str, str | None, str | None]] = [
         (
             f"posterior of {unit} {printable(surest.key)} (present)",
@@ -213,7 +214,7 @@ def _beside_guarantee(result: RowIdentifiability, *, sampled: bool) -> Iterator[
         result.losses.draw is not None or not result.is_held
     )
     if sampled or not is_sampled:
-        strongest, largest = result.surest_advantage, result.largest_advantage
+        strongest, largest = result.most_certain_advantage, result.largest_advantage
         error = f" ± {number(strongest.error, 'up', 2)}" if strongest.error > 0 else ""
         lines += [
             (

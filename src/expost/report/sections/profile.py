@@ -37,6 +37,7 @@ from expost.report.document import (
 )
 from expost.report.figure import Axis, Figure, Line, Panel, Rule
 from expost.report.rows import MOST_ROWS, search_widget
+from expost.report.sections.bounds import at_most, cell_up
 from expost.report.sections.groups import groups_section
 from expost.report.sections.posterior import posterior_sections
 from expost.report.sections.profile_overview import Subject, rows_text
@@ -191,9 +192,9 @@ def profile_figure(profile: Profile, *, unit: str = "row") -> Figure | None:
     )
     return Figure(
         key="profile",
-        description=f"The attacker's certainty about {count(len(profile))} {unit}s by rank: at most"
-        f" {certainty(profile.digest.outer)} for the most exposed {unit}, at most"
-        f" {certainty(profile.quantile(0.5))} for half of them.",
+        description=f"The attacker's certainty about {count(len(profile))} {unit}s by rank:"
+        f" {at_most(certainty(profile.digest.outer))} for the most exposed {unit},"
+        f" {at_most(certainty(profile.quantile(0.5)))} for half of them.",
         panels=(
             Panel(
                 title="Attacker's certainty by rank",
@@ -242,8 +243,8 @@ def _quantiles(subject: Subject) -> Table:
         shares,
         (f"share of the {subject.unit}s", lambda each: each, share),
         ("attacker's certainty, at most", scores.get, certainty) if noisy else None,
-        (measure, scores.get, _up),
-        ("expected exposure (nats), at most", expected.get, _up) if noisy else None,
+        (measure, scores.get, cell_up),
+        ("expected exposure (nats), at most", expected.get, cell_up) if noisy else None,
     )
 
 
@@ -264,7 +265,7 @@ def _top(subject: Subject) -> Section:
         ("attacker's certainty", lambda row: abs(row[1]["loss"]), _posterior) if noisy else None,
         ("evidence of", lambda row: _direction(row[1]["loss"]), str) if noisy else None,
         ("exposure (nats)", lambda row: abs(row[1]["loss"]), figure) if noisy else None,
-        ("certified to ±", lambda row: _half_width(row[1]), _up) if noisy else None,
+        ("certified to ±", lambda row: _half_width(row[1]), cell_up) if noisy else None,
         ("expected exposure (nats)", lambda row: row[1].get("expected"), figure) if noisy else None,
         None if noisy else ("distance", lambda row: row[1]["distance"], figure),
         caption=caption,
@@ -290,10 +291,6 @@ def _posterior(exposure: float) -> str:
 
 def _direction(loss: float) -> str:
     return "presence" if loss > 0 else "absence"
-
-
-def _up(value: float) -> str:
-    return figure(value, "up")
 
 
 def _slider(subject: Subject) -> Section | None:

@@ -27,6 +27,7 @@ from expost.release import Release
 from expost.report.compare import model_facts
 from expost.report.document import Alert, Tile, Verdict, one_line
 from expost.report.rows import MOST_ROWS
+from expost.report.sections.bounds import at_most
 from expost.types import Audience, Neighbouring
 
 __all__ = ["Subject", "rows_text", "useful_tile"]
@@ -161,8 +162,8 @@ class Subject:
 
     def _exposed(self) -> str:
         return (
-            f"The most exposed {self.unit}: an attacker is at most"
-            f" {certainty(self.profile.digest.outer)} certain."
+            f"The most exposed {self.unit}: an attacker is"
+            f" {at_most(certainty(self.profile.digest.outer))} certain."
         )
 
     def _before_sharing(self) -> str:
@@ -207,7 +208,7 @@ class Subject:
             value=count(self.past),
             lines=(
                 f"of {count(len(profile))} exceed {share(POSTERIOR)}",
-                f"half of the {self.unit}s: at most {certainty(profile.quantile(0.5))}",
+                f"half of the {self.unit}s: {at_most(certainty(profile.quantile(0.5)))}",
             ),
             tone="good" if self.past == 0 else "caution",
         )
@@ -217,7 +218,7 @@ class Subject:
         worst, passed = profile.worst_case, profile.terms.worst_case_passed
         if profile.is_noiseless or not worst < math.inf:
             return Tile(label="Guarantee", value="none", lines=("no ε is guaranteed",), tone="bad")
-        allowed = f"attacker at most {certainty(worst)} certain about {self._anyone()}"
+        allowed = f"attacker {at_most(certainty(worst))} certain about {self._anyone()}"
         unless = f"except with probability {number(passed, 'up')}" if passed > 0 else ""
         if self.epsilon is None:
             value = f"{number(worst, 'up')} nats"
@@ -331,7 +332,7 @@ class Subject:
 
 
 def useful_tile(fit: FitScores, *, useless: bool) -> Tile:
-    """Return how well the released model predicts its rows, beside two others."""
+    """Return how well the released model predicts its rows, next to two others."""
     if fit.auc:
         values, base, name = fit.auc, 0.5, "AUC"
     else:

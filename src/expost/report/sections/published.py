@@ -1,22 +1,19 @@
 """The document of a published report, and of its answers to a person.
 
-The document is for everybody, and for the person who looks up their own row. It holds none of the
-values that the person gave, and their label only where it lists all labels.
+The document is public, or for the person who looks up their own row. It holds none of the
+values that the person gave, and their label only if it lists all labels.
 """
 
 import math
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from expost.groups.columns import printable
 from expost.mechanisms.statement import relation_text, statements
 from expost.notices import listed
-from expost.numbers import certainty, count, for_persons, number, posterior_at, symbols
+from expost.numbers import certainty, count, for_persons, symbols
 from expost.publishing.report import Answer, PublishedReport
-from expost.release import Release
 from expost.report.document import (
     Alert,
     Block,
@@ -32,18 +29,16 @@ from expost.report.document import (
     one_line,
     table,
 )
-from expost.report.figure import Axis, Figure, Line, Panel, Role, Rule
-from expost.types import Audience, FloatArray
+from expost.report.sections.bounds import at_most, up
+from expost.report.sections.published_figure import bounds_figure, largest_bound
+from expost.types import Audience
 
-__all__ = ["answer_document", "bounds_figure", "lookup_command", "published_document"]
+__all__ = ["answer_document", "lookup_command", "published_document"]
 
 # Columns that the command names and the page lists; the others are counted.
 _NAMED = 60
 # A command that is cut off would be another command.
 _LONGEST_COMMAND = 10**6
-# Points of the figure along the coefficients, and the labels it shows at most.
-_POINTS = 81
-_ROLES: tuple[Role, ...] = ("main", "second", "third", "fourth", "fifth")
 _GLOSSARY = (
     (
         "Attacker's certainty",
@@ -84,9 +79,9 @@ def published_document(
     report : PublishedReport
         The report.
     answers : sequence of Answer
-        The answers of ``report.lookup`` to the person whom the document is for.
+        The answers of ``report.lookup`` for one person.
     file : str, optional
-        The file of the report, for the command that looks a row up; its usual name by default.
+        The file of the report, for the command that looks up a row; its usual name by default.
     """
     mechanism = report.release.mechanism
     epsilon, delta = report.spending.model
@@ -134,7 +129,7 @@ def answer_document(answer: Answer) -> Document:
         audience=answer.audience,
         verdict=Verdict(
             text=_certainty_sentence((answer,)),
-            more=f"The bound fails with probability at most {_up(answer.everything_fails_with)}.",
+            more=f"The bound fails with probability at most {up(answer.everything_fails_with)}.",
         ),
         alerts=tuple(_notes((answer,))),
         sections=(
@@ -151,7 +146,7 @@ def answer_document(answer: Answer) -> Document:
 
 
 def lookup_command(report: PublishedReport, file: str | None = None) -> str:
-    """Return the command that looks a row up, with dots where values are to be filled in."""
+    """Return the command that looks up a row, with dots in place of values."""
     names = report.form.names
     values = [f"--set {shlex.quote(printable(name) + '=')}…" for name in names[:_NAMED]]
     more = ["…"] if len(names) > _NAMED else []
@@ -163,10 +158,6 @@ def lookup_command(report: PublishedReport, file: str | None = None) -> str:
 # -- overview --------------------------------------------------------------------------------------
 
 
-def _up(value: float) -> str:
-    return number(value, "up")
-
-
 def _title(report: PublishedReport, answers: Sequence[Answer]) -> str:
     if answers:
         return "Your row in a released model"
@@ -176,16 +167,10 @@ def _title(report: PublishedReport, answers: Sequence[Answer]) -> str:
     return f"Privacy report of a model of {rows} rows"
 
 
-def _largest_bound(report: PublishedReport) -> float | None:
-    """Return the largest bound of any row, where the model guarantees one with certainty."""
-    epsilon = report.spending.model[0]
-    return epsilon if report.release.mechanism.delta is None and epsilon < math.inf else None
-
-
 def _verdict(report: PublishedReport, answers: Sequence[Answer]) -> Verdict:
     spent = _spent(report)
     if answers:
-        fails = _up(max(answer.everything_fails_with for answer in answers))
+        fails = up(max(answer.everything_fails_with for answer in answers))
         return Verdict(
             text=_certainty_sentence(answers, yours=True),
             more=f"Random guessing is 50 %. The bound fails with probability at most {fails}.",
@@ -215,15 +200,15 @@ def _verdict(report: PublishedReport, answers: Sequence[Answer]) -> Verdict:
             tone="caution",
             priority=30,
         )
-    largest = _largest_bound(report)
+    largest = largest_bound(report)
     text = (
-        "Anybody can look up how certain an attacker can become, at most, whether their own row was"
+        "Anyone can look up a bound on how certain an attacker can become whether their own row was"
         " in the data."
     )
     if largest is not None:
         text = (
-            f"No attacker becomes more than {certainty(largest)} certain whether your row was in"
-            " the data; look up the bound of your own row."
+            f"An attacker becomes {at_most(certainty(largest))} certain whether your row was in the"
+            " data; look up the bound of your own row."
         )
     return Verdict(text=text, more=spent, tone="good", priority=30)
 
@@ -231,9 +216,9 @@ def _verdict(report: PublishedReport, answers: Sequence[Answer]) -> Verdict:
 def _certainty_sentence(answers: Sequence[Answer], *, yours: bool = False) -> str:
     worst = max(answers, key=lambda answer: answer.everything)
     row = "your row" if yours else "this row"
-    label = ", whatever your label is" if len(answers) > 1 else ""
+    label = ", for every label" if len(answers) > 1 else ""
     return (
-        f"An attacker who knows every other row is at most {certainty(worst.everything)} certain"
+        f"An attacker who knows every other row is {at_most(certainty(worst.everything))} certain"
         f" whether {row} was in the data{label}."
     )
 
@@ -242,54 +227,52 @@ def _spent(report: PublishedReport) -> str:
     spending = report.spending
     epsilon, delta = spending.model
     model = (
-        f"The model was released at ε = {_up(epsilon)}{_at(delta)}"
+        f"The model was released at ε = {up(epsilon)}{_at(delta)}"
         if epsilon < math.inf
         else "The model guarantees no ε because its loss has no bounded gradient"
     )
     if spending.gradient is None or spending.hessian is None:
         return f"{model}; this report spends nothing more."
     extra = (
-        f"this report spent ε = {_up(spending.gradient[0])} and ε = {_up(spending.hessian[0])}"
+        f"this report spent ε = {up(spending.gradient[0])} and ε = {up(spending.hessian[0])}"
         f"{_at(spending.gradient[1])} in addition"
     )
     total, slip = spending.together
-    together = f", ε = {_up(total)}{_at(slip)} in total" if total < math.inf else ""
+    together = f", ε = {up(total)}{_at(slip)} in total" if total < math.inf else ""
     return f"{model}; {extra}{together}."
 
 
 def _at(delta: float) -> str:
-    return f" (δ = {_up(delta)})" if delta > 0 else ""
+    return f" (δ = {up(delta)})" if delta > 0 else ""
 
 
 def _tiles(report: PublishedReport, answers: Sequence[Answer]) -> Iterator[Tile]:
     mechanism = report.release.mechanism
     if answers:
         worst = max(answer.everything for answer in answers)
-        yield Tile(
-            label="Your row", value=f"at most {certainty(worst)}", lines=("50 % is guessing",)
-        )
+        yield Tile(label="Your row", value=at_most(certainty(worst)), lines=("50 % is guessing",))
     forecast = mechanism.forecast
     yield Tile(
         label="Useful?",
         value="No"
         if forecast.is_useless
         else f"{forecast.level.name[0].upper()}{forecast.level.name[1:]}",
-        lines=(f"noise ratio {_up(forecast.noise_ratio)}",),
+        lines=(f"noise ratio {up(forecast.noise_ratio)}",),
         tone="bad" if forecast.is_useless else "plain",
     )
     epsilon, delta = report.spending.model
     if epsilon < math.inf:
         lines = (
-            f"δ = {_up(delta)}" if delta > 0 else "",
+            f"δ = {up(delta)}" if delta > 0 else "",
             for_persons(mechanism.rows_per_person).strip(),
             relation_text(mechanism),
         )
         shown = tuple(line for line in lines if line)
-        yield Tile(label="Guarantee", value=f"ε = {_up(epsilon)}", lines=shown)
+        yield Tile(label="Guarantee", value=f"ε = {up(epsilon)}", lines=shown)
     else:
         yield Tile(label="Guarantee", value="None", tone="bad")
     scope = "for all rows at once" if report.exposure_bound.is_uniform else "for one row"
-    yield Tile(label="Bounds fail with", value=f"at most {_up(report.fails_with)}", lines=(scope,))
+    yield Tile(label="Bounds fail with", value=f"at most {up(report.fails_with)}", lines=(scope,))
 
 
 def _alerts(report: PublishedReport, answers: Sequence[Answer]) -> Iterator[Alert]:
@@ -347,7 +330,7 @@ def _answers(report: PublishedReport, answers: Sequence[Answer]) -> Section:
     if report.budget is not None:
         remarks.append(
             "The gradient and the Hessian of the report cost you this ε at"
-            f" δ = {_up(answers[0].delta)} each."
+            f" δ = {up(answers[0].delta)} each."
         )
     remarks.append("The values that you typed are not on this page.")
     return Section(
@@ -371,14 +354,14 @@ def _bounds_table(answers: Sequence[Answer], *, is_named: bool) -> Table:
         ("certainty, model and report, at most", lambda answer: answer.everything, certainty)
         if spends
         else None,
-        ("exposure at most (nats)", lambda answer: answer.exposure, _up),
-        ("exposure, model and report (nats)", lambda answer: answer.everything, _up)
+        ("exposure at most (nats)", lambda answer: answer.exposure, up),
+        ("exposure, model and report (nats)", lambda answer: answer.everything, up)
         if spends
         else None,
-        ("ε of the gradient", lambda answer: answer.epsilon_gradient, _up) if spends else None,
-        ("ε of the Hessian", lambda answer: answer.epsilon_hessian, _up) if spends else None,
-        ("fails with probability", lambda answer: answer.fails_with, _up),
-        ("fails, model and report", lambda answer: answer.everything_fails_with, _up)
+        ("ε of the gradient", lambda answer: answer.epsilon_gradient, up) if spends else None,
+        ("ε of the Hessian", lambda answer: answer.epsilon_hessian, up) if spends else None,
+        ("fails with probability", lambda answer: answer.fails_with, up),
+        ("fails, model and report", lambda answer: answer.everything_fails_with, up)
         if spends
         else None,
     )
@@ -411,8 +394,8 @@ def _guarantee(report: PublishedReport) -> Section:
     spent = table(
         _costs(report),
         ("release", lambda cost: cost.name, str),
-        ("ε", lambda cost: cost.epsilon, _up),
-        ("δ", lambda cost: cost.delta, _up),
+        ("ε", lambda cost: cost.epsilon, up),
+        ("δ", lambda cost: cost.delta, up),
         ("", lambda cost: cost.remark, str),
         caption="What was spent",
     )
@@ -462,11 +445,11 @@ def _stated(report: PublishedReport) -> Iterator[str]:
         "For any row, in the data or not, the report gives an upper bound of its exposure: how much"
         " more or less likely the released model is with the row than without it."
     )
-    fails = f"A bound fails with probability at most {_up(report.fails_with)}"
+    fails = f"A bound fails with probability at most {up(report.fails_with)}"
     yield f"{fails}, for all rows at once." if report.exposure_bound.is_uniform else f"{fails}."
-    largest = _largest_bound(report)
+    largest = largest_bound(report)
     if largest is not None:
-        yield f"No bound exceeds ε = {_up(largest)}, the guarantee of the model."
+        yield f"No bound exceeds ε = {up(largest)}, the guarantee of the model."
     if report.budget is None:
         constants = " and constants that were read from them" if report.read_from_data else ""
         yield f"The report uses nothing of the rows except the released model{constants}."
@@ -497,80 +480,3 @@ def _constants(report: PublishedReport) -> Section:
         nav="Guarantee",
         blocks=(Text(text=symbols(report.conditions[-1])), Bullets(items=tuple(names))),
     )
-
-
-# -- figure ----------------------------------------------------------------------------------------
-
-
-def bounds_figure(report: PublishedReport) -> Figure:
-    """Return the bound for rows along the coefficients of the model, a line for each label."""
-    release = report.release
-    points = np.linspace(-1.0, 1.0, _POINTS)
-    lines = []
-    for role, (label, direction) in zip(_ROLES, _directions(release), strict=False):
-        rows = points[:, None] * release.ball.data_norm * _unit(direction)
-        exposure, _, _ = report.bound(rows, [label] * len(rows))
-        lines.append(
-            Line(
-                name=f"label {printable(label, 40)}",
-                x=tuple(points.tolist()),
-                y=tuple(posterior_at(float(value)) for value in exposure),
-                role=role,
-            )
-        )
-    largest = _largest_bound(report)
-    rules: tuple[Rule, ...] = ()
-    if largest is not None:
-        words = f"any row: {certainty(largest)}"
-        rules = (Rule(name=words, at=posterior_at(largest), label=words),)
-    return Figure(
-        key="bounds",
-        description=(
-            "The largest certainty of an attacker, for rows along the coefficients of the model"
-            " from −1 to 1 times the data norm, by label."
-        ),
-        caption="Bounds of example rows; look up your own for yours.",
-        panels=(
-            Panel(
-                title="Bound by label",
-                x=Axis(label="row along the coefficients (data norms)", low=-1.0, high=1.0),
-                y=Axis(
-                    label="attacker's certainty, at most",
-                    low=0.5,
-                    high=_top(lines, largest),
-                    format="percent",
-                ),
-                lines=tuple(lines),
-                rules=rules,
-            ),
-        ),
-    )
-
-
-def _top(lines: Sequence[Line], largest: float | None) -> float:
-    """Return the upper end of the axis: what is drawn and some space, 1 at most."""
-    most = max(max(line.y) for line in lines)
-    most = most if largest is None else max(most, posterior_at(largest))
-    return min(0.5 + 1.1 * (most - 0.5) + 1e-6, 1.0)
-
-
-def _directions(release: Release) -> Iterator[tuple[Any, FloatArray]]:
-    """Yield labels, and the direction of the rows that are shown with each."""
-    coefficients = np.atleast_2d(release.coefficients[0])
-    if release.label_scale is not None:
-        low, high = release.label_scale.ends
-        yield from ((label, coefficients[0]) for label in (low, release.label_scale.centre, high))
-        return
-    assert release.classes is not None
-    for index, label in enumerate(release.classes.tolist()):
-        yield label, coefficients[index if len(coefficients) > 1 else 0]
-
-
-def _unit(direction: FloatArray) -> FloatArray:
-    """Return the direction with length 1; the first coordinate where it is zero."""
-    length = float(np.linalg.norm(direction))
-    if length > 0:
-        unit: FloatArray = direction / length
-        return unit
-    first: FloatArray = np.eye(1, len(direction))[0]
-    return first

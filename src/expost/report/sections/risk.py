@@ -24,6 +24,7 @@ from expost.report.document import (
     one_line,
 )
 from expost.report.figure import Axis, Figure, Line, Panel, Role, Rule
+from expost.report.sections.bounds import at_most
 from expost.report.sections.composition import composition_blocks
 from expost.risk import statement
 from expost.risk.curves import RiskCurves
@@ -465,10 +466,8 @@ def _shown(identifiability: Identifiability, name: str) -> str:
 
 
 def _bound(identifiability: Identifiability, name: str) -> str:
-    """Return an upper bound: at most 73.2 %, or less than 100 %."""
-    shown = _shown(identifiability, name)
-    below = shown.removeprefix("< ")
-    return f"at most {shown}" if below == shown else f"less than {below}"
+    """Return an upper bound in words."""
+    return at_most(_shown(identifiability, name))
 
 
 def _cell(text: str) -> str:

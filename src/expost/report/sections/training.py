@@ -13,8 +13,8 @@ import numpy as np
 from expost import _checks
 from expost.errors import InvalidInput
 from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript
-from expost.numbers import certainty, count, figure, nats, number
-from expost.profiles.transcript import LAST_MODEL, NO_PROMISE, individual_epsilon
+from expost.numbers import certainty, count, nats, number
+from expost.profiles.transcript import LAST_MODEL, NO_GUARANTEE, individual_epsilon
 from expost.report.document import (
     Alert,
     Block,
@@ -28,12 +28,13 @@ from expost.report.document import (
     table,
 )
 from expost.report.figure import Axis, Figure, Line, Panel, Role
+from expost.report.sections.bounds import cell_up, up
 from expost.report.sections.ranks import certainties
 from expost.risk import Guarantee
 from expost.risk.dpsgd import DPSGD
 from expost.types import Audience, FloatArray, Neighbouring
 
-__all__ = ["budget_figure", "epochs_figure", "training_document"]
+__all__ = ["epochs_figure", "training_document"]
 
 # Epochs and numbers of steps that the figures show. With sampling each ε takes a second.
 _EPOCHS, _CLOSED_FORM, _SAMPLED = 60, 33, 6
@@ -135,10 +136,6 @@ def _hidden(run: Any, transcript: Transcript) -> Guarantee | None:
 # -- overview --------------------------------------------------------------------------------------
 
 
-def _up(value: float) -> str:
-    return number(value, "up")
-
-
 def _steps(total: int) -> str:
     return f"{count(total)} step{'' if total == 1 else 's'}"
 
@@ -157,18 +154,18 @@ def _verdict(transcript: Transcript, budget: _Budget) -> Verdict:
 
 
 def _guaranteed(transcript: Transcript, budget: _Budget) -> str:
-    steps, slip = _steps(transcript.steps), f"(δ = {_up(budget.delta)})"
+    steps, slip = _steps(transcript.steps), f"(δ = {up(budget.delta)})"
     if budget.known_epsilon is None:
         assert budget.epsilon is not None
-        return f"The training of {steps} guarantees ε = {_up(budget.epsilon)} {slip}."
-    known = f"ε = {_up(budget.known_epsilon)}"
+        return f"The training of {steps} guarantees ε = {up(budget.epsilon)} {slip}."
+    known = f"ε = {up(budget.known_epsilon)}"
     if budget.epsilon is None:
         return (
             f"The training of {steps} guarantees {known} {slip} against an attacker who knows the"
             " batches."
         )
     return (
-        f"The training of {steps} guarantees ε = {_up(budget.epsilon)} {slip}, and {known} against"
+        f"The training of {steps} guarantees ε = {up(budget.epsilon)} {slip}, and {known} against"
         " an attacker who knows the batches."
     )
 
@@ -177,7 +174,7 @@ def _tiles(transcript: Transcript, budget: _Budget) -> Iterator[Tile]:
     least = [value for value in (budget.epsilon, budget.known_epsilon) if value is not None]
     if least:
         yield Tile(
-            label="Guarantee", value=f"ε = {_up(least[0])}", lines=(f"δ = {_up(budget.delta)}",)
+            label="Guarantee", value=f"ε = {up(least[0])}", lines=(f"δ = {up(budget.delta)}",)
         )
     else:
         yield Tile(label="Guarantee", value="None", tone="bad")
@@ -186,15 +183,15 @@ def _tiles(transcript: Transcript, budget: _Budget) -> Iterator[Tile]:
     yield Tile(
         label="Most exposed row",
         value=certainty(exposure),
-        lines=(f"row {count(row)}", f"{nats(_up(exposure))}, every step seen"),
+        lines=(f"row {count(row)}", f"{nats(up(exposure))}, every step seen"),
     )
 
 
 def _alerts(run: Any) -> Iterator[Alert]:
     if getattr(run, "is_local", False):
-        yield Alert(severity="problem", title="No guarantee.", text=NO_PROMISE)
+        yield Alert(severity="problem", title="No guarantee.", text=NO_GUARANTEE)
     if getattr(run, "is_simulation", False):
-        text = "Anybody who knows the seed can remove the noise."
+        text = "Anyone who knows the seed can remove the noise."
         yield Alert(severity="review", title=_SIMULATION, text=text)
     for notice in getattr(run, "notices", ()):
         yield Alert(severity="review", title=one_line(notice))
@@ -310,7 +307,7 @@ def _epochs_table(transcript: Transcript) -> Table:
     lines = list(zip(epochs, *exposures.tolist(), strict=True))
 
     def column(name: str, index: int) -> Any:
-        return name, lambda line: line[index], lambda value: figure(value, "up")
+        return name, lambda line: line[index], cell_up
 
     return table(
         lines,
@@ -337,24 +334,15 @@ def _spent(transcript: Transcript, budget: _Budget) -> Iterator[tuple[int, float
         yield steps, replace(hidden, steps=steps).epsilon(budget.delta)
 
 
-def budget_figure(run: Any, *, delta: float = _DELTA) -> Figure:
-    """Return the ε of so many steps, where all have the same noise."""
-    transcript: Transcript = run if isinstance(run, Transcript) else run.transcript
-    spent = tuple(_spent(transcript, _Budget.of(run, transcript, delta)))
-    if not spent:
-        raise InvalidInput("run: has no ε by step; its noise changed, or a filter was used.")
-    return _budget_figure(spent, delta)
-
-
 def _budget_figure(spent: Sequence[tuple[int, float]], delta: float) -> Figure:
     steps = tuple(float(step) for step, _ in spent)
     epsilons = tuple(epsilon for _, epsilon in spent)
     return Figure(
         key="budget",
-        description=f"ε from {_up(epsilons[0])} after the first to {_up(epsilons[-1])} at the end.",
+        description=f"ε from {up(epsilons[0])} after the first to {up(epsilons[-1])} at the end.",
         panels=(
             Panel(
-                title=f"ε by step (δ = {_up(delta)})",
+                title=f"ε by step (δ = {up(delta)})",
                 x=Axis(label="steps", low=steps[0], high=steps[-1], format="count"),
                 y=Axis(label="ε", low=0.0, high=1.08 * max(epsilons) or 1.0, quantity="epsilon"),
                 lines=(Line(name="", x=steps, y=epsilons),),
@@ -368,7 +356,7 @@ def _budget_table(spent: Sequence[tuple[int, float]]) -> Table:
     return table(
         chosen,
         ("steps", lambda point: point[0], count),
-        ("ε", lambda point: point[1], lambda value: figure(value, "up")),
+        ("ε", lambda point: point[1], cell_up),
     )
 
 
@@ -384,6 +372,6 @@ def _individual_table(budget: _Budget) -> Table:
     return table(
         list(zip((name for name, _ in _QUANTILES), values, strict=True)),
         ("rows", lambda line: line[0], str),
-        ("ε", lambda line: line[1], lambda value: figure(value, "up")),
+        ("ε", lambda line: line[1], cell_up),
         caption=f"ε of single rows by the lengths of their gradients ({meaning})",
     )

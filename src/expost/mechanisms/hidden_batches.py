@@ -1,12 +1,12 @@
-"""A step of DP-SGD against an adversary who does not see whether the row was in the batch.
+"""A step of DP-SGD in a hidden batch: the adversary does not see whether the row was in it.
 
 Conventions
 -----------
-q         the sampling rate: the row's coin.
+q         the sampling rate: the probability that the row is in the batch.
 L         (1−q) + q·e^a, the likelihood ratio of a step with the row in the data and without, with
           a = (2r·g − ∥g∥²)/(2s²), r the noisy sum less the other sampled gradients.
 m         ∥g∥/s. Where the row was not in the batch, a = mz − m²/2 with z standard normal: the
-          noise does not know the row.
+          noise does not depend on the row.
 """
 
 import math
@@ -22,7 +22,7 @@ from expost.types import FloatArray, IntArray
 
 __all__ = ["UNSEEN_FAILS", "drawn_losses", "hidden_term", "unseen_interval", "unseen_mean"]
 
-# With this probability at most a row's interval fails where steps were not looked at.
+# With this probability at most a row's interval fails where steps were not computed.
 UNSEEN_FAILS = 1e-6
 # λ over which Markov's inequality is minimised.
 _ORDERS = np.geomspace(1.0, 1e4, 60)
@@ -33,7 +33,7 @@ _MOST_NODES = 250_000
 
 
 def hidden_term(exponent: Any, rate: float) -> FloatArray:
-    """log L = log((1−q) + q·e^a), without overflow, and without cancellation near a = 0."""
+    """Return log L = log((1−q) + q·e^a) without overflow, or cancellation near a = 0."""
     a = np.asarray(exponent, dtype=np.float64)
     if rate == 1:
         return a
@@ -44,14 +44,14 @@ def hidden_term(exponent: Any, rate: float) -> FloatArray:
 
 
 def unseen_mean(separation: Any, rate: float, most: float) -> FloatArray:
-    """About E[log L] of a row that was not in the batch, m = ``separation`` ≤ ``most`` given."""
+    """Estimate E[log L] of a row that was not in the batch, at m = ``separation`` ≤ ``most``."""
     mean: FloatArray = np.interp(separation, *_mean_table(rate, most))
     return mean
 
 
 @lru_cache(maxsize=16)
 def _mean_table(rate: float, most: float) -> tuple[FloatArray, FloatArray]:
-    """m from 0 to ``most``, and E[log L] there, by the trapezoidal rule."""
+    """Return m from 0 to ``most``, and E[log L] there, by the trapezoidal rule."""
     grid, z = np.linspace(0.0, most, 129), np.linspace(-12.0, 12.0, 1201)
     weights = np.exp(-0.5 * z * z) * (z[1] - z[0]) / math.sqrt(2 * math.pi)
     return grid, hidden_term(grid[:, None] * (z - 0.5 * grid[:, None]), rate) @ weights
@@ -60,7 +60,7 @@ def _mean_table(rate: float, most: float) -> tuple[FloatArray, FloatArray]:
 def drawn_losses(
     separation: FloatArray, rate: float, steps: int, runs: int, rng: np.random.Generator
 ) -> Iterator[FloatArray]:
-    """(n,) losses of rows in so many runs of ``steps`` steps, each row's m the same at all of them.
+    """Yield (n,) losses of rows in each of ``runs`` runs; a row has the same m at all steps.
 
     Rows of one run share its draws, taken at a grid of m: each row's own law is right, what they
     have in common is not.
@@ -81,9 +81,9 @@ def drawn_losses(
 def unseen_interval(
     unseen: IntArray, rate: float, separation: float, *, replaced: bool = False
 ) -> tuple[FloatArray, FloatArray]:
-    """(low, high): what the terms of so many unseen steps sum to, but with probability 1e-6.
+    """Return (low, high): the sum of the terms of unseen steps, except with probability 1e-6.
 
-    The row was in none of these batches and its gradient is not known but for m ≤ ``separation``
+    The row was in none of these batches, and of its gradient only m ≤ ``separation`` is known
     (C/s). For λ ≥ 1 and for λ < 0 E[L^λ] is an f-divergence of the step's two laws and grows with
     m (data processing: noise and shrinking lead from a longer gradient to a shorter one). So
     exp(λ Σ log L − k·log E[L^λ]), taken at the largest m, is a supermartingale over k steps
@@ -107,7 +107,7 @@ def unseen_interval(
 
 
 def _log_moment(order: float, separation: float, rate: float) -> float:
-    """log E[L^order], by the trapezoidal rule; a little too large, infinite for too many nodes."""
+    """Return log E[L^order] by the trapezoidal rule, rounded up; infinite for too many nodes."""
     if order == 1:
         return 0.0
     # The slope of log L is at most m, and at most qm where a ≤ 0: the peak lies within.

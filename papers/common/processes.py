@@ -1,8 +1,8 @@
-"""Many pieces of work in single-threaded processes, whatever becomes of a process.
+"""Tasks in single-threaded worker processes, which may be killed.
 
-Two processes with a thread each do twice the work of one; two threads in one process, or many
-trainings under one ``vmap``, do not (small tensors). A process that is killed, by the system for
-want of memory or by hand, takes its pool with it: what had not come back is handed to a new one.
+Two processes of one thread do twice the work of one process; two threads in one process, or many
+trainings under one ``vmap``, do not (small tensors). A process that is killed, by hand or for lack
+of memory, ends its pool. The unfinished tasks are given to a new pool.
 """
 
 import os
@@ -17,35 +17,31 @@ from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 from typing import Any, TypeVar
 
+from expost.engine.threads import one_torch_thread
 from expost.errors import ExpostError, InvalidInput
 
-__all__ = ["available", "each", "one_thread"]
+__all__ = ["run_each"]
 
 _Task = TypeVar("_Task")
-# So many pools may die without anything having come back from the last of them.
+# This many pools in a row may die without a result.
 _PATIENCE = 3
 
 
-def available() -> int:
-    """The processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def each(
+def run_each(
     work: Callable[[_Task], Any],
     tasks: Sequence[_Task],
     *,
     workers: int,
     done: Callable[[int, Any], None],
 ) -> None:
-    """Call ``work`` on each task, and ``done(place, result)`` as results come, in any order.
+    """Call ``work`` on each task, and ``done(index, result)`` as results come, in any order.
 
-    With more than one worker ``work`` must be picklable; with one it is called here.
+    With more than one worker ``work`` must be picklable; with one it is called in this process.
     """
     if workers == 1 or len(tasks) == 1:
-        with one_thread():
-            for place, task in enumerate(tasks):
-                done(place, work(task))
+        with one_torch_thread():
+            for index, task in enumerate(tasks):
+                done(index, work(task))
         return
     content = _pickled(work)
     pending, deaths = dict(enumerate(tasks)), 0
@@ -57,16 +53,16 @@ def each(
             deaths = 1 if len(pending) < before else deaths + 1
             if deaths >= _PATIENCE:
                 raise ExpostError(
-                    f"{deaths} times in a row the worker processes died before anything came"
-                    " back, most likely for want of memory; take fewer workers. A script that"
-                    ' starts them must be guarded by if __name__ == "__main__".'
+                    f"{deaths} times in a row the worker processes died before their first result,"
+                    " probably for lack of memory; use fewer workers. A script that starts them"
+                    ' must be guarded by if __name__ == "__main__".'
                 ) from None
 
 
 def _in_pool(
     content: bytes, pending: dict[int, Any], workers: int, done: Callable[[int, Any], None]
 ) -> None:
-    """Take from ``pending`` what comes back."""
+    """Run the ``pending`` tasks, and remove those that are done."""
     # Spawned, not forked: a fork of a process whose torch has threads may hang.
     pool = ProcessPoolExecutor(
         min(workers, len(pending)),
@@ -75,20 +71,20 @@ def _in_pool(
         initargs=(content,),
     )
     try:
-        with _unheard():
-            places = {pool.submit(_call, task): place for place, task in pending.items()}
-        for future in as_completed(places):
+        with _interrupts_blocked():
+            indices = {pool.submit(_call, task): index for index, task in pending.items()}
+        for future in as_completed(indices):
             result = future.result()
-            place = places[future]
-            del pending[place]
-            done(place, result)
+            index = indices[future]
+            del pending[index]
+            done(index, result)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
 @contextmanager
-def _unheard() -> Iterator[None]:
-    """Start processes that Ctrl-C does not reach before they can ignore it; it waits meanwhile."""
+def _interrupts_blocked() -> Iterator[None]:
+    """Block Ctrl-C while processes are started, until they can ignore it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -104,27 +100,12 @@ def _pickled(work: Any) -> bytes:
         return pickle.dumps(work)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise InvalidInput(
-            f"a function or class cannot be handed to other processes ({error}); define it at the"
+            f"a function or class cannot be sent to other processes ({error}); define it at the"
             " top level of a file, or use workers=1."
         ) from None
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """As in a worker: torch sums with one thread; with more they round differently."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        yield
-        return
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-# In a worker: what it was started with.
+# The work of a worker process.
 _work: Callable[[Any], Any] | None = None
 
 
@@ -134,7 +115,7 @@ def _start(content: bytes) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_follow_parent, daemon=True).start()
     _work = pickle.loads(content)
-    # Not imported before, and not by work that does without.
+    # Unpickling the work imports torch only if the work needs it.
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
 

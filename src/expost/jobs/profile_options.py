@@ -1,4 +1,4 @@
-"""The options of ``expost profile``: checked, the table that they open, where choices come from."""
+"""The options of ``expost profile``: their checks, the table they open, the origin of settings."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,12 +28,12 @@ from expost.report import Origin, Page, Setting
 
 __all__ = [
     "Outcome",
-    "check_asked",
-    "opened_for",
+    "check_request",
+    "open_for_profile",
     "settings_of",
 ]
 
-# The options that a model has settled, beside those of its encoding.
+# The options that a model fixes, in addition to those of its encoding.
 _OF_A_MODEL = (
     *("epsilon", "delta", "max_rows_per_person", "noise", "loss", "regularization"),
     "private_encoding",
@@ -43,7 +43,7 @@ _OF_A_MODEL = (
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of it: the results, and the files that hold them."""
+    """The release, its profile and page, and the files that hold them."""
 
     release: Release
     profile: Profile
@@ -51,11 +51,11 @@ class Outcome:
     files: dict[str, Path]
 
 
-def check_asked(job: ProfileRequest) -> None:
-    """Refuse what no table can make right, before one is read."""
+def check_request(job: ProfileRequest) -> None:
+    """Refuse options that are wrong for every table, before one is read."""
     if job.person_column is not None and job.id_column is not None:
         raise InvalidInput(
-            "--id: leave it out beside --person, whose persons are the keys of every result."
+            "--id cannot be combined with --person, which identifies the lines of every result."
         )
     if job.person_column == job.target:
         raise InvalidInput(f"--person {job.person_column!r}: is the target; name another column.")
@@ -66,15 +66,15 @@ def check_asked(job: ProfileRequest) -> None:
             option = "--" + name.replace("_", "-")
             raise InvalidInput(f"{option}: name the column of persons with --person.")
     if job.cap_rows and job.model is None and job.max_rows_per_person is None:
-        raise InvalidInput("--cap-rows: say with --max-rows-per-person how many rows are kept.")
+        raise InvalidInput("--cap-rows: give the number of rows with --max-rows-per-person.")
     if job.model is None:
         check_options(job, job.epsilon)
     else:
         refuse_fixed(job, "model", (*_OF_A_MODEL, "classes", *OF_AN_ENCODING, "encoding"))
 
 
-def opened_for(job: ProfileRequest, release: Release | None) -> tuple[Table, Encoding]:
-    """The table, as the model reads it if there is one; no row is held."""
+def open_for_profile(job: ProfileRequest, release: Release | None) -> tuple[Table, Encoding]:
+    """Open the table, with the encoding of the model if there is one; no row is held."""
     if release is None:
         histograms = budget_of(
             job,
@@ -96,12 +96,12 @@ def opened_for(job: ProfileRequest, release: Release | None) -> tuple[Table, Enc
 def limited(job: ProfileRequest, table: Table, release: Release | None) -> Table:
     """Return the table with at most as many rows of a person as the model is calibrated to.
 
-    More are left out with ``--cap-rows``, and refused where a model is to be drawn.
+    More are left out with ``--cap-rows``, and refused if a model is to be drawn.
     """
     most = job.max_rows_per_person
     if job.model is not None and release is not None:
         most = release.mechanism.rows_per_person if job.cap_rows else None
-    # In blocks persons are refused later, and nothing may be held.
+    # Persons in blocks are refused later, and nothing may be held.
     blocks = is_streamed(job.streaming, job.out, table.rows, len(table.names))
     if job.person_column is None or most is None or blocks:
         return table
@@ -111,38 +111,39 @@ def limited(job: ProfileRequest, table: Table, release: Release | None) -> Table
     if persons.largest <= most:
         return table
     beyond = int(np.count_nonzero(persons.sizes > most))
-    who = "1 person has" if beyond == 1 else f"{beyond:,} persons have"
+    persons_have = "1 person has" if beyond == 1 else f"{beyond:,} persons have"
     if not job.cap_rows:
         raise InvalidInput(
-            f"--max-rows-per-person {most}: {who} more rows, the most {persons.largest:,}; keep the"
-            f" first {most} of each with --cap-rows, or raise the limit."
+            f"--max-rows-per-person {most}: {persons_have} more rows (at most {persons.largest:,});"
+            f" keep the first {most} of each with --cap-rows, or raise the limit."
         )
     kept = persons.first_rows(most)
     left = table.rows - len(kept)
-    notice = f"{left:,} of {table.rows:,} rows were left out (--cap-rows): {who} more than {most}."
+    kept_out = f"{left:,} of {table.rows:,} rows were left out (--cap-rows)"
+    notice = f"{kept_out}: {persons_have} more than {most}."
     return table.kept(kept, notice)
 
 
 def settings_of(job: ProfileRequest, encoding: Encoding, release: Release) -> tuple[Setting, ...]:
-    """Every constant that shaped the result, and where it came from."""
-    how, ball = release.mechanism, release.ball
+    """Return every constant that the result depends on, and its origin."""
+    mechanism, ball = release.mechanism, release.ball
     settled = None if job.model is None else Origin.MODEL
     chosen = Chosen(job=job, encoding=encoding, settled=settled)
     source = "a seed" if release.seeded else "the operating system"
-    randomness = source if how.is_private else "none, epsilon is infinite"
+    randomness = source if mechanism.is_private else "none, epsilon is infinite"
     intercept = f"{ball.intercept_scaling:g} in each row" if ball.fit_intercept else "none"
     return (
         *chosen.target(release.label_scale),
-        chosen.setting("epsilon", f"{how.epsilon:g}", job.is_given("epsilon")),
-        *chosen.model(how, intercept=intercept),
+        chosen.setting("epsilon", f"{mechanism.epsilon:g}", job.is_given("epsilon")),
+        *chosen.model(mechanism, intercept=intercept),
         chosen.setting("randomness", randomness, job.seed is not None),
         *chosen.table(),
-        *_persons(job, how.rows_per_person),
+        *_persons(job, mechanism.rows_per_person),
     )
 
 
 def _persons(job: ProfileRequest, rows_per_person: int) -> tuple[Setting, ...]:
-    """Whose row each row is, which no model has settled, and how many a person may have."""
+    """Return the settings of persons: their column, and the rows each may have."""
     settings = []
     if job.person_column is not None:
         by = f"by {job.person_column!r}"

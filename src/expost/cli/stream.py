@@ -1,4 +1,4 @@
-"""A stream that outlives its reader; the standard library is all that it needs."""
+"""A text stream that survives a closed reader; needs the standard library alone."""
 
 import os
 from collections.abc import Callable
@@ -9,9 +9,9 @@ __all__ = ["Stream"]
 
 
 class Stream:
-    """A stream whose reader may go away: what is written then is lost, and nothing else is.
+    """A text stream whose reader may close it: later output is dropped without an error.
 
-    ``fault``  the error of a stream that could not be written for another reason, or None.
+    ``fault``  the error if the stream could not be written for another reason, or None.
     """
 
     def __init__(self, stream: TextIO | None) -> None:
@@ -19,7 +19,7 @@ class Stream:
         self.fault: OSError | None = None
 
     def write(self, text: str) -> int:
-        """Write ``text``; a fault is kept."""
+        """Write ``text``; an error is stored in ``fault``."""
         self._try(lambda stream: stream.write(text))
         return len(text)
 
@@ -34,7 +34,7 @@ class Stream:
     def fileno(self) -> int:
         """Return the descriptor of the stream."""
         if self._stream is None:
-            raise OSError("nobody reads this")
+            raise OSError("the stream is closed")
         return self._stream.fileno()
 
     @property
@@ -59,9 +59,9 @@ class Stream:
             # What is still buffered would fail once more when the interpreter ends, and change the
             # exit code.
             with suppress(OSError, ValueError):
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, lost.fileno())
-                os.close(nowhere)
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, lost.fileno())
+                os.close(null)
         except ValueError:
-            # Closed meanwhile, or characters that it does not know.
+            # The stream was closed, or cannot encode the characters.
             pass
