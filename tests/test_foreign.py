@@ -183,5 +183,5 @@ def test_a_private_model_of_another_library_is_not_taken_for_one_without_noise()
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 2))
     y = np.where(X[:, 0] > 0, 1, 0)
-    with pytest.raises(InvalidInput, match="epsilon of its own"):
+    with pytest.raises(InvalidInput, match="its own epsilon"):
         profile(Private().fit(X, y), X, y)
