@@ -371,7 +371,9 @@ def test_choose_epsilon_takes_pipelines(table):
         assert not any(name in read for read in alone.read_from_data)
     with pytest.raises(InvalidInput, match="noise: the estimator has its own; leave it out"):
         expost.choose_epsilon(X, y, estimator=model, noise="laplace", **QUESTION)
-    with pytest.raises(InvalidInput, match="estimator: StandardScaler is not an estimator of expost"):
+    with pytest.raises(
+        InvalidInput, match="estimator: StandardScaler is not an estimator of expost"
+    ):
         expost.choose_epsilon(Z, y, estimator=StandardScaler(), **QUESTION)
 
 
