@@ -52,11 +52,11 @@ def test_probability_accepts_the_open_interval():
 @pytest.mark.parametrize("value", [1, 2.0, True, "3", None, math.nan])
 def test_whole_refuses(value):
     with pytest.raises(InvalidInput, match=r"samples=.*an integer of at least 2"):
-        _checks.whole("samples", value, least=2)
+        _checks.integer("samples", value, least=2)
 
 
 def test_whole_accepts():
-    assert _checks.whole("samples", np.int32(7), least=2) == 7
+    assert _checks.integer("samples", np.int32(7), least=2) == 7
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, None, "2", 2**60, math.nan])

@@ -34,7 +34,7 @@ class Readable(griffe.Extension):
 
 
 def _computed(cls: griffe.Object) -> griffe.Docstring:
-    """A docstring that is put together when the class is made: only importing it tells."""
+    """Return a docstring that is built with its class, which must be imported."""
     found = getattr(import_module(cls.module.path), cls.name)
     return griffe.Docstring(inspect.cleandoc(found.__doc__), parent=cls)
 
@@ -60,7 +60,7 @@ def _paragraph(part: str) -> str:
 
 
 def _entries(lines: list[str]) -> str:
-    """A list of names and what they mean; what is indented goes on with the entry above."""
+    """Return a list of names and their meanings; indented lines belong to the entry above."""
     items: list[str] = []
     for line in lines:
         entry = _ENTRY.match(line) or _LONG_ENTRY.match(line)

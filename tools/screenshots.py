@@ -84,14 +84,14 @@ def made(folder: Path) -> dict[str, Path]:
 
 
 def expost(*arguments: object) -> str:
-    """What the program prints."""
+    """Return the output of the program."""
     program = Path(sys.executable).with_name("expost")
     command = [program, *map(str, arguments)]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def picture(browser: Browser, page: Path, size: str, scheme: str) -> bytes:
-    """The top of the page as a small PNG: 256 colours are enough for flat areas and text."""
+    """Save the top of the page as a small PNG of 256 colours."""
     width, height, density = SIZES[size]
     context = browser.new_context(
         viewport={"width": width, "height": height},

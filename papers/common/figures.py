@@ -61,7 +61,7 @@ def panels(
     """Return one figure of several displays, ``columns`` in a row, each of ``size`` inches."""
     from matplotlib.figure import Figure
 
-    columns = _checks.whole("columns", columns, least=1)
+    columns = _checks.integer("columns", columns, least=1)
     rows = -(-len(displays) // columns)
     figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel()

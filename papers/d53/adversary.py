@@ -92,14 +92,14 @@ def strong_adversary(
         test=test,
     )
     if random_state is not None:
-        random_state = _checks.whole("random_state", random_state, least=0)
+        random_state = _checks.integer("random_state", random_state, least=0)
     trials = Trials(
         work=_Worlds(training),
-        count=_checks.whole("trainings", trainings, least=2),
+        count=_checks.integer("trainings", trainings, least=2),
         fields=("loss", "length", "scale", "accuracy"),
         workers=available_cores()
         if workers is None
-        else _checks.whole("workers", workers, least=1),
+        else _checks.integer("workers", workers, least=1),
         checkpoint=None if checkpoint is None else Path(checkpoint),
         digest=_digest(training),
         entropy=random_state,
@@ -146,7 +146,7 @@ def prepare_pair(
         raise InvalidInput("module: is not on the CPU, where the trainings are made; call cpu().")
     data = as_tensors(module, X, y, "X, y")
     n = len(data[0])
-    if not (n >= 2 and _checks.whole("row", row, least=0) < n):
+    if not (n >= 2 and _checks.integer("row", row, least=0) < n):
         raise InvalidInput(f"row={row!r}: must be the number of one of {n} rows, of at least two.")
     kept = torch.arange(n) != row
     rows = [[part[row : row + 1], part[kept]] for part in data]
@@ -173,7 +173,7 @@ def prepare_pair(
         clip=_checks.positive("clip", clip),
         learning_rate=_checks.positive("learning_rate", learning_rate),
         divisor=float(n),
-        steps=_checks.whole("steps", steps, least=1),
+        steps=_checks.integer("steps", steps, least=1),
         local=_checks.one_of("sensitivity", sensitivity, ("global", "local")) == "local",
         adam=_checks.one_of("optimizer", optimizer, ("sgd", "adam")) == "adam",
         fresh=bool(fresh),

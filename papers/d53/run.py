@@ -197,7 +197,7 @@ def reproduce(
     if not parts:
         raise InvalidInput(f"parts: are none; {CONTENTS}.")
     parts = [_checks.one_of("parts", name, tuple(PARTS)) for name in parts]
-    seed = _checks.whole("seed", seed, least=0)
+    seed = _checks.integer("seed", seed, least=0)
     check_folder(out, force=force or _interrupted(out))
     request = Request() if request is None else request
     if "training" in parts:

@@ -81,7 +81,7 @@ class Sensitivity(Drawn):
         return float(spearmanr(self.distances, other.distances, axis=None).statistic)
 
     def _ordered(self, keys: FloatArray, count: int) -> IntArray:
-        count = _checks.whole("count", count, least=1)
+        count = _checks.integer("count", count, least=1)
         if not count <= keys.size:
             raise InvalidInput(f"count={count}: there are {keys.size} neighbours.")
         places = np.argsort(keys, axis=None, kind="stable")[:count]

@@ -129,7 +129,7 @@ class Effort:
     utility_test: int = 5000
 
     def __post_init__(self) -> None:
-        _checks.whole("trainings", self.trainings, least=20)
+        _checks.integer("trainings", self.trainings, least=20)
 
     @property
     def per_neighbour(self) -> int:

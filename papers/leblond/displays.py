@@ -83,7 +83,7 @@ class SphereDisplay(Display):
     def from_neighbours(cls, neighbours: Neighbours, row: int) -> "SphereDisplay":
         """Return the bounds of the neighbour without ``row`` (counted from 0)."""
         _two_columns(neighbours)
-        if _checks.whole("row", row, least=0) >= len(neighbours):
+        if _checks.integer("row", row, least=0) >= len(neighbours):
             raise InvalidInput(f"row={row!r}: must be below {len(neighbours)}, counted from 0.")
         one = slice(row, row + 1)
         return cls(

@@ -43,7 +43,7 @@ def reproduce(
     ``force``  write into a folder that is not empty, over an earlier run.
     """
     out = Path(out)
-    seed = _checks.whole("seed", seed, least=0)
+    seed = _checks.integer("seed", seed, least=0)
     check_folder(out, force=force)
     phase("reading Adult")
     adult = load_adult(data)

@@ -151,18 +151,18 @@ def adversarial_regularization(
         members=_labelled(module, X, y, "X, y"),
         others=_labelled(module, X_reference, y_reference, "X_reference, y_reference"),
         weight=_weight(weight),
-        batch_rows=_checks.whole("batch_rows", batch_rows, least=1),
+        batch_rows=_checks.integer("batch_rows", batch_rows, least=1),
         rates=(
             _checks.positive("learning_rate", learning_rate),
             _checks.positive("inference_learning_rate", inference_learning_rate),
         ),
-        inference_steps=_checks.whole("inference_steps", inference_steps, least=1),
+        inference_steps=_checks.integer("inference_steps", inference_steps, least=1),
         inference=inference,
         through_reference=bool(through_reference),
         loss=loss,
-        seed=_checks.whole("random_state", random_state, least=0),
+        seed=_checks.integer("random_state", random_state, least=0),
     )
-    return game.play(_checks.whole("epochs", epochs, least=1))
+    return game.play(_checks.integer("epochs", epochs, least=1))
 
 
 def probabilities(module: torch.nn.Module, X: Any) -> FloatArray:

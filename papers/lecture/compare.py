@@ -82,7 +82,7 @@ def compare_defences(
     ``progress``         called with (models trained, models in all).
     """
     rows, labels = _pool(X, y)
-    repetitions = _checks.whole("repetitions", repetitions, least=1)
+    repetitions = _checks.integer("repetitions", repetitions, least=1)
     epsilons, regularizations = (
         _listed("epsilons", epsilons),
         _listed("regularizations", regularizations),
@@ -107,7 +107,7 @@ def compare_defences(
         y=numbers,
         references=_references(references),
         confidence=_checks.probability("confidence", confidence),
-        seed=_checks.whole("random_state", random_state, least=0),
+        seed=_checks.integer("random_state", random_state, least=0),
         workers=workers,
         counted=_Counted(progress, len(chosen), references, repetitions),
     )
@@ -411,7 +411,7 @@ def _listed(name: str, values: Any) -> tuple[Any, ...]:
 
 
 def _references(value: Any) -> int:
-    count = _checks.whole("references", value, least=0)
+    count = _checks.integer("references", value, least=0)
     if count == 1:
         raise InvalidInput("references=1: must be 0, or at least 2, for rows to be in and out.")
     return count

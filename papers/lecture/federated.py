@@ -67,7 +67,7 @@ class Ascent:
 
     def __post_init__(self) -> None:
         _checks.positive("rate", self.rate)
-        _checks.whole("first_round", self.first_round, least=1)
+        _checks.integer("first_round", self.first_round, least=1)
         _checks.one_of("by", self.by, ROLES)
 
     def attacks(self, number: int) -> bool:
@@ -125,7 +125,7 @@ class FederatedRun(Drawn):
         For an active attacker whose first round is ``since``: how far the loss came back. The φ
         that a row has in any case cancels.
         """
-        first = _checks.whole("since", since, least=1)
+        first = _checks.integer("since", since, least=1)
         if not first <= self.rounds:
             raise InvalidInput(f"since={since}: must be at most {self.rounds}, the last round.")
         rounds = np.arange(first, self.rounds + 1)
@@ -152,7 +152,7 @@ class FederatedRun(Drawn):
         return found
 
     def _number(self, participant: int) -> int:
-        k = _checks.whole("participant", participant, least=0)
+        k = _checks.integer("participant", participant, least=0)
         if not k < len(self.uploads):
             raise InvalidInput(
                 f"participant={participant}: must be at most {len(self.uploads) - 1}."
@@ -218,13 +218,13 @@ def federated_rounds(
         pool=as_tensors(module, *pool, "pool"),
         population=None if population is None else as_tensors(module, *population, "population"),
         rate=_checks.positive("learning_rate", learning_rate),
-        epochs=_checks.whole("local_epochs", local_epochs, least=1),
-        batch=None if batch_size is None else _checks.whole("batch_size", batch_size, least=1),
+        epochs=_checks.integer("local_epochs", local_epochs, least=1),
+        batch=None if batch_size is None else _checks.integer("batch_size", batch_size, least=1),
         ascent=ascent,
         updates=updates,
         entropy=entropy,
     )
-    return run.run(_checks.whole("rounds", rounds, least=1))
+    return run.run(_checks.integer("rounds", rounds, least=1))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -368,8 +368,8 @@ def federated_game(
     ``options`` go to :func:`federated_rounds`; an attacker attacks the target and the references,
     as in a simulation of the attack.
     """
-    count = _checks.whole("participants", participants, least=1)
-    models = _checks.whole("references", references, least=0)
+    count = _checks.integer("participants", participants, least=1)
+    models = _checks.integer("references", references, least=0)
     if models % 2:
         raise InvalidInput(
             f"references={references}: must be even, each row being in half of them."
@@ -414,4 +414,4 @@ def _rng(entropy: int, *key: int) -> np.random.Generator:
 def _entropy(random_state: int | None) -> int:
     if random_state is None:
         return int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]  # an int, if unset
-    return _checks.whole("random_state", random_state, least=0)
+    return _checks.integer("random_state", random_state, least=0)

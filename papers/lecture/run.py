@@ -58,7 +58,7 @@ def reproduce(
     ``force``   write into a folder that is not empty, over an earlier run.
     """
     out = Path(out)
-    seed = _checks.whole("seed", seed, least=0)
+    seed = _checks.integer("seed", seed, least=0)
     check_folder(out, force=force)
     require("torch", caller="papers lecture", extra="torch")
     found = compute(seed=seed, effort=effort, phase=phase)

@@ -36,7 +36,7 @@ class Perceptron:
 
     def __post_init__(self) -> None:
         for units in self.hidden:
-            _checks.whole("hidden", units, least=1)
+            _checks.integer("hidden", units, least=1)
 
     def __call__(self, features: int, classes: int) -> torch.nn.Module:
         """Return a new module; its parameters are drawn from torch's own generator."""
@@ -72,7 +72,7 @@ class DPSGDDefence:
         _checks.probability("delta", self.delta)
         _checks.positive("clip", self.clip)
         _checks.positive("learning_rate", self.learning_rate)
-        _checks.whole("steps", self.steps, least=1)
+        _checks.integer("steps", self.steps, least=1)
         _checks.positive("scale", self.scale)
 
     @property
@@ -195,7 +195,7 @@ def _new(network: Network, rows: Any, labels: Any, seed: int) -> torch.nn.Module
     if labels.dtype.kind not in "iu" or not labels.min(initial=0) >= 0:
         raise InvalidInput("y: must be the number of each row's class, from 0.")
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(_checks.whole("seed", seed, least=0))
+        torch.manual_seed(_checks.integer("seed", seed, least=0))
         return network(rows.shape[1], int(labels.max()) + 1).double()
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "dense",
     "did_you_mean",
     "finite",
+    "integer",
     "is_encodable",
     "is_missing",
     "levels",
@@ -40,7 +41,6 @@ __all__ = [
     "text_columns",
     "triple",
     "vector",
-    "whole",
 ]
 
 # Squares and products of two entries must not overflow.
@@ -76,7 +76,7 @@ def probability(name: str, value: Any) -> float:
     return number
 
 
-def whole(name: str, value: Any, *, least: int) -> int:
+def integer(name: str, value: Any, *, least: int) -> int:
     """Return ``value`` as an int of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not value >= least:
         raise InvalidInput(f"{name}={value!r}: must be an integer of at least {least}.")
@@ -85,7 +85,7 @@ def whole(name: str, value: Any, *, least: int) -> int:
 
 def rows_per_person(value: Any) -> int:
     """Return ``value`` as a bound on the number of rows of a person, from 1 to 2⁵³."""
-    rows = whole("rows_per_person", value, least=1)
+    rows = integer("rows_per_person", value, least=1)
     if rows > 2**53:
         raise InvalidInput("rows_per_person: must be an integer of at most 2**53.")
     return rows

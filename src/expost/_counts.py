@@ -39,8 +39,8 @@ class Share:
     confidence: float = 0.95
 
     def __post_init__(self) -> None:
-        _checks.whole("trials", self.trials, least=1)
-        if not _checks.whole("hits", self.hits, least=0) <= self.trials:
+        _checks.integer("trials", self.trials, least=1)
+        if not _checks.integer("hits", self.hits, least=0) <= self.trials:
             raise InvalidInput(f"hits={self.hits}: must be at most trials={self.trials}.")
         _checks.probability("confidence", self.confidence)
 

@@ -178,5 +178,5 @@ def spawned_seeds(
         words = [int(word) for word in random_state.integers(2**32, size=8)]
         return np.random.SeedSequence(words).spawn(count)
     if random_state is not None:
-        random_state = _checks.whole("random_state", random_state, least=0)
+        random_state = _checks.integer("random_state", random_state, least=0)
     return np.random.SeedSequence(random_state).spawn(count)

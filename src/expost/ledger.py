@@ -131,7 +131,7 @@ class Entry:
         if self.relation is not None:
             _checks.one_of("relation", self.relation, ("remove", "replace"))
         for field, least in (("dimension", 1), ("rows", 2), ("read_from_data", 0)):
-            if _checks.whole(field, getattr(self, field), least=least) > _MOST:
+            if _checks.integer(field, getattr(self, field), least=least) > _MOST:
                 raise InvalidInput(f"{field}: must be an integer of at most 2**53.")
         _date(self.made)
 

@@ -698,7 +698,7 @@ class Softmax:
     third_ratio: ClassVar[float | None] = math.sqrt(2)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "classes", _checks.whole("classes", self.classes, least=2))
+        object.__setattr__(self, "classes", _checks.integer("classes", self.classes, least=2))
 
     @property
     def outputs(self) -> int:

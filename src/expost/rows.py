@@ -267,7 +267,7 @@ class RowStream:
         key = table.id_column
         wanted = [*kinds, *([] if key is None else [key])]
         width = len(encoding.feature_names) + ball.fit_intercept
-        size = block_rows(width) if size is None else _checks.whole("size", size, least=1)
+        size = block_rows(width) if size is None else _checks.integer("size", size, least=1)
         if size > _BLOCK_ROWS:
             # The proved bounds on sums assume it.
             raise InvalidInput(f"size={size}: a block has at most {_BLOCK_ROWS} rows.")

@@ -406,7 +406,7 @@ class LinearTraining(ABC):
             return seed
         if isinstance(seed, np.random.RandomState):
             return np.random.default_rng(seed.randint(2**31, size=4))
-        number = _checks.whole("random_state", seed, least=0)
+        number = _checks.integer("random_state", seed, least=0)
         if purpose == "model":
             return np.random.default_rng(number)
         return np.random.default_rng(np.random.SeedSequence(number).spawn(1)[0])

@@ -138,7 +138,7 @@ class CoordinatePerturbation(MinimiserPerturbation):
         )
 
     def guarantee(self, rows=1):
-        rows = _checks.whole("rows", rows, least=1)
+        rows = _checks.integer("rows", rows, least=1)
         return EpsilonDelta(epsilon=share_of(self.epsilon, rows, self.rows_per_person))
 
     def worst_case_of(self, rows):

@@ -143,11 +143,11 @@ def audit(
         delta=_checks.probability("delta", delta),
         confidence=_checks.probability("confidence", confidence),
     )
-    if _checks.whole("references", references, least=0) == 1:
+    if _checks.integer("references", references, least=0) == 1:
         raise InvalidInput("references=1: must be 0, or at least 2: one with a row, one without.")
     _check_kinds(population, groups, exposure)
     seeds = np.random.SeedSequence(
-        None if random_state is None else _checks.whole("random_state", random_state, least=0)
+        None if random_state is None else _checks.integer("random_state", random_state, least=0)
     ).spawn(4)
     labels = _checks.array(y, "y") if y_out is None else _both(y, y_out)
     every = labels if population is None else _both(labels, population[1])
@@ -273,7 +273,7 @@ def audit_arrays(
             confidence=_checks.probability("confidence", confidence),
             coins=coins,
             spread=coins,
-            seed=_checks.whole("random_state", random_state, least=0),
+            seed=_checks.integer("random_state", random_state, least=0),
         ),
         description=_ONLY_ANSWERS if description is None else description,
         groups=_by_class(classes) | dict(groups or {}),

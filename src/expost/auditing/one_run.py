@@ -109,7 +109,7 @@ def epsilon_lower_bound(
             f"coins={coins!r}: rows of one model bound ε only if each was included by a fair coin"
             " of its own; pass coins=True if so, else use expost.auditing.lower_bounds."
         )
-    miss = (1 - confidence) / len(_SHARES) / _checks.whole("chosen_from", chosen_from, least=1)
+    miss = (1 - confidence) / len(_SHARES) / _checks.integer("chosen_from", chosen_from, least=1)
     tried = _guess(scores, truth, random_state)
     epsilon, best = _most_refuted(tried, delta, miss, gaussian)
     perfect = [guesses._replace(right=guesses.guesses) for guesses in tried]

@@ -244,7 +244,10 @@ def train_references(
 
     Returns
     -------
+
     References
+    ----------
+        The models, and what they answer for every row.
 
     Raises
     ------
@@ -252,10 +255,10 @@ def train_references(
         If an argument is invalid, the target cannot be trained again, or the checkpoint belongs to
         another audit.
     """
-    m = _checks.whole("models", models, least=2)
+    m = _checks.integer("models", models, least=2)
     share = _checks.probability("share", share)
-    kept = min(_checks.whole("shadows", shadows, least=0), m)
-    seed = None if random_state is None else _checks.whole("random_state", random_state, least=0)
+    kept = min(_checks.integer("shadows", shadows, least=0), m)
+    seed = None if random_state is None else _checks.integer("random_state", random_state, least=0)
     if workers is not None:
         _check_workers(workers)
     if not target.can_train:

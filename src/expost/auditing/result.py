@@ -199,7 +199,7 @@ class Audit(ScalarTable):
 
     def vulnerable(self, count: int = 10) -> IntArray:
         """Return the ``count`` most vulnerable members."""
-        return self.ranking[: _checks.whole("count", count, least=1)]
+        return self.ranking[: _checks.integer("count", count, least=1)]
 
     def __repr__(self) -> str:
         return f"Audit({len(self)} rows, {len(self.scores)} attacks, {self.description})"

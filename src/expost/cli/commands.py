@@ -74,7 +74,7 @@ def encoding(request: EncodingRequest) -> None:
     expost profile --encoding. With --private-encoding ranges are enough. Constants that are copied
     from these rows into the file remain read from the data, whatever the file says.
 
-    Examples:
+    **Examples**
 
     `expost encoding people.csv --template --target income`
 

@@ -198,7 +198,7 @@ def read_columns(
     given: Given,
     released: Mapping[str, Entry | None] | None = None,
 ) -> tuple[list[Entry], list[tuple[str, Mark]]]:
-    """The entries of all columns but the target, given or read from the data, and those dropped.
+    """Return the entries of all columns but the target, given or read, and the dropped columns.
 
     ``released``  the entries that follow from a private release; None where there is nothing to
                   encode.

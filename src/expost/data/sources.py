@@ -155,7 +155,7 @@ class Table:
         InvalidInput
             If the table changed while it was being read.
         """
-        size = _checks.whole("size", size, least=1)
+        size = _checks.integer("size", size, least=1)
         if columns is None:
             columns = (*self.names, *([] if self.id_column is None else [self.id_column]))
         wanted = list(columns)

@@ -87,7 +87,7 @@ def engine_of(name: Any = "local") -> "AbstractContextManager[Engine]":
 
 def _count(name: str, text: str) -> int:
     try:
-        return _checks.whole("engine", int(text), least=1)
+        return _checks.integer("engine", int(text), least=1)
     except ValueError:
         raise InvalidInput(f"engine={name!r}: must end in a number of workers.") from None
 

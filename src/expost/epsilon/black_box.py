@@ -97,9 +97,9 @@ class BlackBox:
             raise InvalidInput(
                 "sampler: must be a function of (X, y, epsilon, size, rng) that returns models."
             )
-        _checks.whole("draws", self.draws, least=100)
+        _checks.integer("draws", self.draws, least=100)
         if self.neighbours is not None:
-            _checks.whole("neighbours", self.neighbours, least=10)
+            _checks.integer("neighbours", self.neighbours, least=10)
         if not 2 * self.count <= self.draws:
             raise InvalidInput(
                 f"neighbours={self.neighbours}: must be at most half of draws={self.draws}."
@@ -352,7 +352,7 @@ def _taken(values: Any, kept: IntArray) -> Any:
 def _positions(rows: Sequence[int] | None, total: int) -> IntArray:
     if rows is None:
         return np.arange(total)
-    positions = [_checks.whole("rows", row, least=0) for row in rows]
+    positions = [_checks.integer("rows", row, least=0) for row in rows]
     if not positions or len(set(positions)) != len(positions) or not max(positions) < total:
         raise InvalidInput(
             f"rows: must hold at least one position from 0 to {total - 1}, none of them twice."

@@ -97,7 +97,7 @@ class Question:
         folds: int,
     ) -> "Question":
         """Check the options of :func:`choose_epsilon`, which has their defaults."""
-        folds = _checks.whole("folds", folds, least=0)
+        folds = _checks.integer("folds", folds, least=0)
         if folds == 1:
             raise InvalidInput("folds=1: must be 0, or at least 2: every fold is held out once.")
         share = _checks.probability("share", share)
@@ -111,7 +111,7 @@ class Question:
             share=share,
             measure=measure,
             epsilons=() if epsilons is None else _given(epsilons),
-            models=_checks.whole("models", models, least=2),
+            models=_checks.integer("models", models, least=2),
             tolerance=tolerance,
             past=past,
             folds=folds,
@@ -198,7 +198,7 @@ def choose_epsilon(
         folds=folds,
     )
     if workers is not None:
-        workers = _checks.whole("workers", workers, least=1)
+        workers = _checks.integer("workers", workers, least=1)
     seeds = seeds_of(random_state)
     options = {
         "mechanism": mechanism,

@@ -103,7 +103,7 @@ class SampledSweep:
     def __post_init__(self) -> None:
         if not len(self.epsilons):
             object.__setattr__(self, "epsilons", DEFAULT_EPSILONS)
-        _checks.whole("models", self.models, least=LEAST_MODELS)
+        _checks.integer("models", self.models, least=LEAST_MODELS)
         if not 1e-6 <= _checks.positive("tolerance", self.tolerance) < 0.5:
             raise InvalidInput(f"tolerance={self.tolerance!r}: must lie between 1e-6 and 0.5.")
         if not self.models * self.rows <= _MOST_LOSSES:

@@ -224,7 +224,7 @@ def group_exposure(
     score per person. Scores that are grouped several times are passed as :class:`RowScores`.
     """
     rows = scores if isinstance(scores, RowScores) else RowScores.of(scores, owner)
-    bins = _checks.whole("bins", bins, least=1)
+    bins = _checks.integer("bins", bins, least=1)
     read = read_column(column, printable(name), len(rows.values))
     partition = read.partition(bins)
     codes, parts = partition.parts(read), len(partition.labels)
@@ -279,7 +279,7 @@ def exposed_weights(scores: FloatArray, statistics: OrderStatistics) -> FloatArr
 
 def checked_depth(depth: int) -> int:
     """Return the depth of a tree; refuse one whose leaves have too many conditions to be read."""
-    if _checks.whole("depth", depth, least=1) > _DEEPEST:
+    if _checks.integer("depth", depth, least=1) > _DEEPEST:
         raise InvalidInput(
             f"depth={depth!r}: must be at most {_DEEPEST}; more conditions are not readable."
         )

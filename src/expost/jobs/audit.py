@@ -133,16 +133,16 @@ def check_job(job: AuditRequest) -> None:
     given = [name for name in ("model", "estimator", "arrays") if getattr(job, name) is not None]
     if len(given) != 1:
         raise InvalidInput("--model, --estimator, --arrays: give exactly one; it is attacked.")
-    if _checks.whole("references", job.references, least=0) == 1:
+    if _checks.integer("references", job.references, least=0) == 1:
         raise InvalidInput("references=1: must be 0, or at least 2: one with a row, one without.")
     _checks.probability("delta", job.delta)
     _checks.probability("confidence", job.confidence)
     for name in job.attacks or ():
         _checks.one_of("attack", name, tuple(ATTACKS))
     if job.seed is not None:
-        _checks.whole("seed", job.seed, least=0)
+        _checks.integer("seed", job.seed, least=0)
     if job.workers is not None and job.workers != -1:
-        _checks.whole("workers", job.workers, least=1)
+        _checks.integer("workers", job.workers, least=1)
     _check_sources(job)
     check_place(job.out, resume=job.resume, force=job.force)
 

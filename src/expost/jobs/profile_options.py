@@ -60,7 +60,7 @@ def check_request(job: ProfileRequest) -> None:
     if job.person_column == job.target:
         raise InvalidInput(f"--person {job.person_column!r}: is the target; name another column.")
     if job.max_rows_per_person is not None:
-        _checks.whole("max_rows_per_person", job.max_rows_per_person, least=1)
+        _checks.integer("max_rows_per_person", job.max_rows_per_person, least=1)
     for name in ("max_rows_per_person", "cap_rows"):
         if job.is_given(name) and job.person_column is None:
             option = "--" + name.replace("_", "-")

@@ -99,7 +99,7 @@ def check_options(job: TableRequest, epsilon: float = 1.0) -> None:
     if job.data_norm != "auto":
         _checks.positive("data_norm", job.data_norm)
     if job.seed is not None:
-        _checks.whole("seed", job.seed, least=0)
+        _checks.integer("seed", job.seed, least=0)
 
 
 def _check_margin(job: TableRequest) -> None:

@@ -96,7 +96,7 @@ class SGDMechanism:
     norm_budget: float | None = None
 
     def __post_init__(self) -> None:
-        _checks.whole("rows", self.rows, least=1)
+        _checks.integer("rows", self.rows, least=1)
         _checks.positive("noise_multiplier", self.noise_multiplier)
         _checks.positive("clip", self.clip)
         if self.sampling_rate != 1:
@@ -126,7 +126,7 @@ class SGDMechanism:
 
     def guarantee(self, steps: int) -> Guarantee:
         """Return the worst case of ``steps`` steps: any row, any data, hidden batches."""
-        steps = _checks.whole("steps", steps, least=1)
+        steps = _checks.integer("steps", steps, least=1)
         if self.sampling_rate == 1:
             return self.unsampled(math.sqrt(steps) / self.noise_multiplier, steps)
         return self.sampled(self.noise_scale, steps)

@@ -285,7 +285,7 @@ class ObjectivePerturbation(Perturbation):
                       for the logistic loss the chain if it is smaller (:mod:`.calibration`).
                       Additions have the same without c₁. No guarantee is left where δ′ reaches 1.
         """
-        rows = _checks.whole("rows", rows, least=1)
+        rows = _checks.integer("rows", rows, least=1)
         if not self._has_guarantee:
             return EpsilonDelta(epsilon=math.inf)
         epsilon = share_of(self.epsilon, rows, self.rows_per_person)
@@ -334,7 +334,7 @@ class ObjectivePerturbation(Perturbation):
                       m·P(h_m(Z) > b/m) for the logistic loss; downwards m·Φ(−b/(mA)). For K classes
                       the terms are convex in p as for one row and A = √2/σ. Each counts v times.
         """
-        rows = _checks.whole("rows", rows, least=1)
+        rows = _checks.integer("rows", rows, least=1)
         if not self._has_guarantee:
             return math.inf, 0.0
         bound = share_of(self.epsilon, rows, self.rows_per_person)

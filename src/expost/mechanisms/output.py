@@ -174,7 +174,7 @@ class OutputPerturbation(MinimiserPerturbation):
         separation rows·Δβ = ε·rows/k, Gaussian noise at μ = rows·Δ/σ. At rows = k that is ε, or
         δ(ε) ≤ δ. Rounding to the grid comes after the noise and adds nothing.
         """
-        rows = _checks.whole("rows", rows, least=1)
+        rows = _checks.integer("rows", rows, least=1)
         if not self.is_private:
             return EpsilonDelta(epsilon=math.inf)
         if self.noise == "laplace":
@@ -207,7 +207,7 @@ class OutputPerturbation(MinimiserPerturbation):
                       distance, and at rows·Δ it is Φ(m/2 − b/m) + Φ(−m/2 − b/m), m = rows·μ. The
                       first argument is at most that of k rows at ε.
         """
-        rows = _checks.whole("rows", rows, least=1)
+        rows = _checks.integer("rows", rows, least=1)
         bound = share_of(self.epsilon, rows, self.rows_per_person)
         if self.noise == "laplace" or not self.is_private:
             return bound, 0.0

@@ -65,8 +65,8 @@ class Perturbation(ABC):
         known = {
             "epsilon": _checks.positive("epsilon", self.epsilon, finite=False),
             "regularization": _checks.regularization(self.regularization),
-            "rows": _checks.whole("rows", self.rows, least=2),
-            "dimension": _checks.whole("dimension", self.dimension, least=1),
+            "rows": _checks.integer("rows", self.rows, least=2),
+            "dimension": _checks.integer("dimension", self.dimension, least=1),
             "rows_per_person": _checks.rows_per_person(self.rows_per_person),
         }
         if self.delta is not None:

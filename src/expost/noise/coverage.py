@@ -87,7 +87,7 @@ def empirical_coverage(
     if len(centre) < 1:
         raise InvalidInput("model has 0 entries: must have at least one.")
     radius = _checks.positive("radius", radius)
-    samples = _checks.whole("samples", samples, least=1)
+    samples = _checks.integer("samples", samples, least=1)
     confidence = _checks.probability("confidence", confidence)
     blocks = list(row_blocks(samples, len(centre)))
     inside = 0

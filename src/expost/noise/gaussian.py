@@ -31,7 +31,7 @@ class Gaussian:
 
     def __post_init__(self) -> None:
         _checks.positive("scale", self.scale)
-        _checks.whole("dimension", self.dimension, least=1)
+        _checks.integer("dimension", self.dimension, least=1)
 
     @property
     def resolution(self) -> float:
@@ -45,12 +45,12 @@ class Gaussian:
 
     def sample(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw (size, d) for simulation."""
-        _checks.whole("size", size, least=0)
+        _checks.integer("size", size, least=0)
         return self.scale * rng.standard_normal((size, self.dimension))
 
     def sample_secure(self, size: int | None = None) -> FloatArray:
         """Draw (d,), or (size, d), from the CSPRNG."""
-        count = 1 if size is None else _checks.whole("size", size, least=0)
+        count = 1 if size is None else _checks.integer("size", size, least=0)
         draws = self.scale * _secure.normals((count, self.dimension))
         return draws[0] if size is None else draws
 

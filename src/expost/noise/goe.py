@@ -89,7 +89,7 @@ def goe_largest_eigenvalue_quantile(p: float, d: int, *, upper: bool = False) ->
         If the quantile is not bracketed.
     """
     level = _checks.probability("p", p)
-    dimension = _checks.whole("d", d, least=1)
+    dimension = _checks.integer("d", d, least=1)
     if not isinstance(upper, bool | np.bool_):
         raise InvalidInput(f"upper={upper!r}: must be True or False.")
     tail = level if upper else 1 - level

@@ -102,7 +102,7 @@ class NormLaplaceLaw:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "separation", nonnegative("separation", self.separation))
-        _checks.whole("dimension", self.dimension, least=1)
+        _checks.integer("dimension", self.dimension, least=1)
 
     def density(self, loss: Any) -> FloatArray:
         """Return the density of ℓ at ``loss``; d = 1: without the atoms at ±t."""

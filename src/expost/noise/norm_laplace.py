@@ -32,7 +32,7 @@ class NormLaplace:
 
     def __post_init__(self) -> None:
         _checks.positive("rate", self.rate)
-        _checks.whole("dimension", self.dimension, least=1)
+        _checks.integer("dimension", self.dimension, least=1)
 
     @property
     def resolution(self) -> float:
@@ -46,13 +46,13 @@ class NormLaplace:
 
     def sample(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw (size, d) for simulation."""
-        _checks.whole("size", size, least=0)
+        _checks.integer("size", size, least=0)
         norm = rng.standard_gamma(self.dimension, size)
         return self._assemble(norm, rng.standard_normal((size, self.dimension)))
 
     def sample_secure(self, size: int | None = None) -> FloatArray:
         """Draw (d,), or (size, d), from the CSPRNG; Gamma(d) as a sum of d exponentials."""
-        count = 1 if size is None else _checks.whole("size", size, least=0)
+        count = 1 if size is None else _checks.integer("size", size, least=0)
         shape = (count, self.dimension)
         draws = self._assemble(_secure.exponentials(shape).sum(axis=1), _secure.normals(shape))
         return draws[0] if size is None else draws

@@ -59,7 +59,7 @@ def transition(*, noise: str, dimension: int, tolerance: float = 0.1) -> Transit
     E∣ℓ∣ = (1 + τ)·μ√(2/π), and where E∣ℓ∣ = (1 + τ)·μ²/2.
     """
     _checks.one_of("noise", noise, ("laplace", "gaussian"))
-    dimension = _checks.whole("dimension", dimension, least=1)
+    dimension = _checks.integer("dimension", dimension, least=1)
     tolerance = _checks.positive("tolerance", tolerance)
     if not _LEAST_TOLERANCE <= tolerance < _MOST_TOLERANCE:
         raise InvalidInput(

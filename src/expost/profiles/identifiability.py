@@ -241,7 +241,7 @@ def _table(rows: int | None, features: int | None, name: str) -> tuple[int, int]
             "rows, features: a forecast is for epsilon or a goal; a model has its own, and mu and"
             " noise_multiplier have none. Leave them out."
         )
-    return _checks.whole("rows", rows, least=2), _checks.whole("features", features, least=1)
+    return _checks.integer("rows", rows, least=2), _checks.integer("features", features, least=1)
 
 
 def _with_forecast(

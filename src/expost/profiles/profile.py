@@ -308,7 +308,7 @@ class Profile(ScalarTable):
         if self.parts is not None:
             if not isinstance(column, str):
                 raise InvalidInput("column: the rows were processed in blocks; name a column.")
-            bins = _checks.whole("bins", bins, least=1)
+            bins = _checks.integer("bins", bins, least=1)
             with engine_of(engine) as workers:
                 return self.parts.cells.explored([column], workers, depth=None, bins=bins)[0][0]
         return group_exposure(self._row_scores, column, name=name, bins=bins)

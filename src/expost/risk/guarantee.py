@@ -218,7 +218,7 @@ def extended(name: str, value: Any) -> float:
 
 def count(name: str, value: Any) -> int:
     """Return ``value`` as a number of releases, steps or dimensions: an integer from 1 to 2⁵³."""
-    number = _checks.whole(name, value, least=1)
+    number = _checks.integer(name, value, least=1)
     if not number <= _LARGEST_COUNT:
         raise InvalidInput(f"{name}: must be an integer of at most 2**53.")
     return number

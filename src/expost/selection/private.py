@@ -226,7 +226,7 @@ def simulation_generator(random_state: Any) -> np.random.Generator | None:
     if isinstance(random_state, np.random.Generator):
         rng = random_state
     else:
-        rng = np.random.default_rng(_checks.whole("random_state", random_state, least=0))
+        rng = np.random.default_rng(_checks.integer("random_state", random_state, least=0))
     warn(
         "random_state is set: anyone who knows the seed can repeat the choice, which is then not"
         " private; use None for a real release.",

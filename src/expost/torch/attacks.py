@@ -189,7 +189,7 @@ def gradient_scores(
     scores = {GRADIENT_NORM.name: gradient_norm(rows)}
     if population is None and not members < rows.rows:
         return scores
-    n = _checks.whole("members", members if trained_on is None else trained_on, least=1)
+    n = _checks.integer("members", members if trained_on is None else trained_on, least=1)
     scores[GRADIENT_INNER_PRODUCT.name] = gradient_ratio(
         rows,
         None if population is None else ModuleGradients.of(module, *population, loss=loss),
@@ -262,7 +262,7 @@ class TorchTraining:
 
     def __call__(self, X: Any, y: Any, seed: int) -> TorchModel:
         """Train a copy on these rows, every draw from ``seed``."""
-        rng = np.random.default_rng(_checks.whole("seed", seed, least=0))
+        rng = np.random.default_rng(_checks.integer("seed", seed, least=0))
         with _GENERATOR, torch.random.fork_rng(devices=[]):
             module = fresh_copy(self.module, rng) if self.fresh else copy.deepcopy(self.module)
             rows, labels = as_tensors(module, X, _codes(y, self.classes), "X, y")
@@ -349,9 +349,11 @@ def torch_target(
     return TorchTraining(
         module=copy.deepcopy(module),
         classes=known,
-        epochs=_checks.whole("epochs", epochs, least=1),
+        epochs=_checks.integer("epochs", epochs, least=1),
         learning_rate=_checks.positive("learning_rate", learning_rate),
-        batch_size=None if batch_size is None else _checks.whole("batch_size", batch_size, least=1),
+        batch_size=None
+        if batch_size is None
+        else _checks.integer("batch_size", batch_size, least=1),
         optimizer=_checks.one_of("optimizer", optimizer, ("sgd", "adam")),
         momentum=momentum,
         weight_decay=weight_decay,

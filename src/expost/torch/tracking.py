@@ -80,7 +80,7 @@ def track(
     check_optimizer(optimizer)
     adversary = Adversary.parse(adversary)
     mechanism = _mechanism(optimizer, data_loader, public_batches)
-    every = _checks.whole("every", every, least=1)
+    every = _checks.integer("every", every, least=1)
     hidden = adversary is Adversary.HIDDEN_BATCHES
     if hidden and public_batches:
         raise InvalidInput(

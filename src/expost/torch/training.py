@@ -412,7 +412,7 @@ def prepare(
         epoch_steps=an_epoch,
         candidates=_candidates(module, data, mechanism.relation, candidates),
         adversary=Adversary.parse(adversary),
-        every=_checks.whole("every", every, least=1),
+        every=_checks.integer("every", every, least=1),
         local_row=_local_row(sensitivity, row, n),
     )
     _check_together(trainer)
@@ -486,8 +486,8 @@ def _steps(epochs: int | None, steps: int | None, an_epoch: int) -> int:
     if (epochs is None) == (steps is None):
         raise InvalidInput(f"epochs={epochs!r}, steps={steps!r}: give exactly one of them.")
     if steps is not None:
-        return _checks.whole("steps", steps, least=1)
-    return an_epoch * _checks.whole("epochs", epochs, least=1)
+        return _checks.integer("steps", steps, least=1)
+    return an_epoch * _checks.integer("epochs", epochs, least=1)
 
 
 def _local_row(sensitivity: str, row: int | None, n: int) -> int | None:
@@ -496,7 +496,7 @@ def _local_row(sensitivity: str, row: int | None, n: int) -> int | None:
         if row is not None:
             raise InvalidInput(f"row={row!r}: only sensitivity='local' takes one; leave it out.")
         return None
-    if row is None or not _checks.whole("row", row, least=0) < n:
+    if row is None or not _checks.integer("row", row, least=0) < n:
         raise InvalidInput(
             f"row={row!r}: sensitivity='local' needs the number of the row that sets the noise,"
             f" from 0 to {n - 1}."

@@ -203,16 +203,16 @@ def gradient_ratio(
         The rows of the population from which C is estimated; ḡ is that of all. None: eight per
         coordinate, at least 512 and at most ``MOST_ROWS``.
     """
-    n = _checks.whole("members", members, least=1)
+    n = _checks.integer("members", members, least=1)
     if not 0 <= noise_variance < np.inf:
         raise InvalidInput(f"noise_variance={noise_variance!r}: must be a finite number ≥ 0.")
     size = gradients.dimension
     known = np.zeros(size) if total is None else _checks.vector(total, name="total", length=size)
-    inside = n if within is None else _checks.whole("within", within, least=0)
+    inside = n if within is None else _checks.integer("within", within, least=0)
     centre, reference = _centre(gradients, population, inside, known / n)
     grown = n * (1 + n / reference.rows)
     most = min(MOST_ROWS, max(512, 8 * size)) if most_rows is None else most_rows
-    if reference.rows > _checks.whole("most_rows", most, least=2):
+    if reference.rows > _checks.integer("most_rows", most, least=2):
         # Spread over all of them: files are often sorted.
         chosen = np.linspace(0, reference.rows - 1, most).astype(np.int64)
         reference = reference.take(chosen)

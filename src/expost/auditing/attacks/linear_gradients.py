@@ -99,7 +99,7 @@ class LinearGradients:
             )
         total = None
         if regularization is not None:
-            n = _checks.whole("members", members, least=1)
+            n = _checks.integer("members", members, least=1)
             total = -n * _checks.regularization(regularization) * parameters
         predictors = features @ parameters.reshape(-1, features.shape[1]).T
         z = predictors if isinstance(loss, Softmax) else predictors[:, 0]

@@ -49,8 +49,8 @@ class Shadow:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _checks.whole("trees", self.trees, least=1)
-        _checks.whole("seed", self.seed, least=0)
+        _checks.integer("trees", self.trees, least=1)
+        _checks.integer("seed", self.seed, least=0)
 
     def __call__(self, evidence: Evidence) -> FloatArray:
         """Return (n,) scores."""

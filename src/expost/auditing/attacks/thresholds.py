@@ -125,7 +125,7 @@ class Population:
     least: int = 50
 
     def __post_init__(self) -> None:
-        _checks.whole("least", self.least, least=1)
+        _checks.integer("least", self.least, least=1)
 
     def __call__(self, evidence: Evidence) -> FloatArray:
         """Return (n,) scores."""
