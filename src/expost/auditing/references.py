@@ -244,9 +244,7 @@ def train_references(
 
     Returns
     -------
-
-    References
-    ----------
+    references : References
         The models, and what they answer for every row.
 
     Raises
