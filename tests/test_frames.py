@@ -28,6 +28,7 @@ from expost.errors import (
     UnscaledColumnsWarning,
 )
 from expost.jobs.profile import run
+from expost.report import document_of
 from expost.types import Audience
 
 pytestmark = [
@@ -382,6 +383,8 @@ def test_fitted_steps_are_named_and_lower_the_audience(table, tmp_path):
     Z = model[:-1].transform(X)
     assert np.array_equal(found.loss, expost.profile(model[-1], Z, y).loss)
     assert all(any(name in notice for notice in found.notices) for name in READ)
+    assert found.release.audience is Audience.NEEDS_REVIEW
+    assert "reviewed before you share" in document_of(found).verdict.more
     assert model[-1].release_.read_from_data == ()
     with pytest.warns(PrivacyLeakWarning, match=r"standardscaler' \(StandardScaler\)"):
         report = expost.publish(model, X, y)

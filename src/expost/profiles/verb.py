@@ -88,6 +88,14 @@ class Target:
             return ()
         return _notices(self.release, self.preprocessing.read_from_data)
 
+    @property
+    def whole_release(self) -> Release | None:
+        """The release, with what the steps before the model read from the data."""
+        read = self.preprocessing.read_from_data
+        if self.release is None or not read:
+            return self.release
+        return replace(self.release, read_from_data=(*read, *self.release.read_from_data))
+
 
 def find_target(model: Any, mechanism: Mechanism | None) -> Target | None:
     """Return what is known of the model, or of the last step of a pipeline.
@@ -305,7 +313,7 @@ def profile_of(
         ids=_keys(ids, persons, len(losses.loss)),
         owner=None if persons is None else persons.owner,
         notices=tuple(notices),
-        release=target.release,
+        release=target.whole_release,
         mechanism=mechanism,
         fit=fit_of(objective, target.theta),
         forecast=mechanism.forecast,
