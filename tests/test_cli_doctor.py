@@ -191,7 +191,7 @@ def test_what_is_optional_never_costs_the_exit_code(fakes):
     assert found["torch"]["status"] == "missing"
     assert found["torch"]["detail"].endswith("pip install 'expost[torch]'")
     assert found["pandas"]["status"] == "broken"
-    assert found["newcomer"]["detail"].startswith("prevents what expost[later] brings")
+    assert found["newcomer"]["detail"].startswith("prevents the features of expost[later]")
     assert "without" in answer["sentence"]
 
 

@@ -134,7 +134,7 @@ def test_a_model_that_exists_is_profiled_by_person(ask, visits_csv, tmp_path, mo
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--person patient --id number", "expost: --id: | beside --person"),
+        ("--person patient --id number", "--id | cannot be combined with --person"),
         ("--person income", "--person 'income' | is the target"),
         ("--person patient --drop patient", "drop='patient' | is the person column"),
         ("--max-rows-per-person 3", "--max-rows-per-person | --person"),

@@ -487,7 +487,7 @@ def test_what_is_no_ledger_is_refused_in_one_sentence(ledger, tmp_path, monkeypa
         (("empty",), "holds neither a ledger nor a model.json"),
         (("new",), "lists no release yet"),
         (("other.json",), "neither a released model nor a published report nor a ledger"),
-        (("no/new.json", "--add", "model.json"), "its folder is not there"),
+        (("no/new.json", "--add", "model.json"), "its folder does not exist"),
         (("a.json", "b.json", "--add", "model.json"), "name one ledger"),
         (("model.json", "--add", "model.json"), "is not a whole ledger"),
     ):

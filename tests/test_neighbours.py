@@ -512,7 +512,7 @@ BAD_CANDIDATES = {
     "width": ("add", (GOOD[:, :2], LABELS), "candidates"),
     "NaN": ("add", (_spoilt(np.nan), LABELS), "candidates"),
     "long": ("add", (_spoilt(1e100), LABELS), "candidates"),
-    "label": ("add", (GOOD, LABELS + 5), "beside"),
+    "label": ("add", (GOOD, LABELS + 5), "other than"),
     "lengths": ("add", (GOOD, LABELS[:3]), "candidates"),
     "none": ("add", (GOOD[:0], LABELS[:0]), "candidates"),
     "count": ("replace", (GOOD[:3], LABELS[:3]), "needs one, or one for each"),
