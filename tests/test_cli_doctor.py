@@ -192,7 +192,7 @@ def test_what_is_optional_never_costs_the_exit_code(fakes):
     assert found["torch"]["detail"].endswith("pip install 'expost[torch]'")
     assert found["pandas"]["status"] == "broken"
     assert found["newcomer"]["detail"].startswith("prevents the features of expost[later]")
-    assert "without" in answer["sentence"]
+    assert "not available" in answer["sentence"]
 
 
 def test_a_package_that_takes_its_process_down_hides_no_other(fakes, monkeypatch):
