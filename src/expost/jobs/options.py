@@ -123,7 +123,9 @@ def numbers(example: str) -> Callable[[str], tuple[float, ...]]:
         try:
             return tuple(float(part) for part in text.split(","))
         except ValueError:
-            raise ValueError(f"{text!r} must be comma-separated numbers, as {example}") from None
+            raise ValueError(
+                f"{text!r} must be numbers separated by commas, as {example}"
+            ) from None
 
     return read
 
@@ -151,5 +153,5 @@ def read_labels(text: str) -> tuple[str, ...]:
     """Return comma-separated labels."""
     labels = tuple(label.strip() for label in text.split(","))
     if len(labels) < 2:
-        raise ValueError(f"{text!r} must be at least two labels, comma-separated")
+        raise ValueError(f"{text!r} must be at least two labels, separated by commas")
     return labels
