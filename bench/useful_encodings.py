@@ -73,7 +73,12 @@ def scored(table: RawTable, parameters: dict[str, Any], epsilon: float, split: i
     model = expost.PrivateLogisticRegression(
         epsilon=epsilon, classes=(-1.0, 1.0), random_state=seed, **parameters
     )
-    model.fit(frame.take(train), table.y[train])
+    try:
+        model.fit(frame.take(train), table.y[train])
+    except expost.errors.InvalidInput:
+        # No level passed the threshold: the base rate is all that can be released.
+        share = float(np.mean(table.y[train] > 0))
+        return [0.5, log_loss(table.y[test], np.full(len(test), share))]
     chance = model.predict_proba(frame.take(test))[:, 1]
     return [roc_auc_score(table.y[test], chance), log_loss(table.y[test], chance)]
 

@@ -296,6 +296,13 @@ def test_what_cannot_be_private_is_refused(changes, word):
         model(**changes).fit(*people())
 
 
+def test_too_few_rows_for_any_level_are_refused():
+    frame, labels = people(60)
+    given = {"columns": {"job": {"kind": "levels"}, "town": {"kind": "levels"}}}
+    with pytest.raises(InvalidInput, match="too few rows"):
+        model(encoding=given, epsilon=0.1).fit(frame[["job", "town"]], labels)
+
+
 def test_nothing_is_drawn_where_nothing_is_released():
     frame, labels = people()
     with pytest.raises(InvalidInput, match="private_encoding"):

@@ -248,6 +248,12 @@ def read_columns(
         else:
             is_released = column.name in released
             entries.append(entry if is_released else _with_missing(table, column, entry))
+    if not entries and released:
+        raise InvalidInput(
+            f"{table.label}: no level of any column passed the threshold of the private encoding:"
+            " there are too few rows for this epsilon. Give the levels, or a larger epsilon or"
+            " share. Nothing was released."
+        )
     if not entries:
         raise InvalidInput(
             f"{table.label}: has no feature columns: at least one besides the target must vary."
