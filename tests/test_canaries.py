@@ -31,7 +31,7 @@ from expost.cli.main import main
 from expost.data import Encoding, UnitBall, open_table
 from expost.errors import ClippedRowsWarning, InvalidInput
 from expost.glm import Objective, minimise
-from expost.jobs.ledger import ledger_beside
+from expost.jobs.ledger import ledger_in
 from expost.mechanisms import OutputPerturbation
 from expost.release import Release
 from expost.types import Audience
@@ -644,7 +644,7 @@ def test_what_the_program_writes_for_others(tmp_path, run):
     curator = b"".join(path.read_bytes() for path in out.iterdir() if path not in public)
     assert found_in_bytes(curator)
     # The ledger is the curator's too, for its digests; no row is in it.
-    assert not found_in_bytes(ledger_beside(out).read_bytes())
+    assert not found_in_bytes(ledger_in(out).read_bytes())
     # The screen names the most exposed people to the curator, but none of their values.
     assert not found_in_text(printed.replace("canary-", ""), SAID)
 

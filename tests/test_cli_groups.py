@@ -10,7 +10,7 @@ import pytest
 
 import expost
 from expost.jobs import profile as profile_job
-from expost.jobs.ledger import ledger_beside
+from expost.jobs.ledger import ledger_in
 from program import Ran, naive_features, names, page_in, people, refused, settings_in, text
 from report.cells import column, tables
 from test_cli import RESULTS, model_of, naive_log_density, rows_of
@@ -244,7 +244,7 @@ def test_the_first_rows_of_each_person_are_kept(ask, visits_csv, tmp_path):
     model_file = tmp_path / "o" / "model.json"
     assert ask("--person patient --cap-rows --model", model_file, out="again").code == 0
     assert rows_of(tmp_path / "again")["loss"] == found["loss"]
-    ledger = json.loads(ledger_beside(tmp_path / "o").read_text())
+    ledger = json.loads(ledger_in(tmp_path / "o").read_text())
     assert [entry.get("rows_per_person") for entry in ledger["entries"]] == [None, 3]
 
 

@@ -320,7 +320,7 @@ def test_a_table_for_the_curator_only():
     assert "<i>" in str(found)
     assert "<i>" not in found._repr_html_()
     content = json.loads(found.to_json())
-    assert content["surest"] == "<i>"
+    assert content["most_certain"] == "<i>"
     assert content["audience"] == "curator-only"
     assert content["notices"] == ["see"]
     assert content["table"]["posterior"] == found.posterior.tolist()

@@ -25,7 +25,7 @@ import expost
 from evidence import record
 from expost.data import Encoding
 from expost.files.directory import RUN
-from expost.jobs.ledger import ledger_beside, table_ledger
+from expost.jobs.ledger import ledger_in, table_ledger
 from expost.jobs.output import MANIFEST, RELEASES, RESULTS
 from expost.ledger import NAME, Ledger
 from faults.struck import GIVEN, SPENDS, Nursery
@@ -427,7 +427,7 @@ def assert_consistent(case: Case, out: Path, before: tuple[str, ...]) -> None:
     """The profile is that of model.json, the one release that the ledger lists since ``before``."""
     model = json.loads((out / "model.json").read_text())
     assert case.releases == (*before, model["sha256"])
-    assert ledger_beside(out).samefile(case.ledger)
+    assert ledger_in(out).samefile(case.ledger)
     encoding = Encoding.from_json(model["encoding"])
     encoded = encoding.encode_table(encoding.open(str(case.rows), id_column="key"))
     no, yes = encoding.target.classes

@@ -306,7 +306,7 @@ def entry_from_json(name: str, value: Any, *, strict: bool) -> Entry:
     if not strict and isinstance(value, Mapping) and "range" in value:
         fields = members(where, value, required=("range",), optional=("kind", "fill"))
         if fields.get("kind", "numeric") != "numeric":
-            raise InvalidInput(f"{where}.kind: must be 'numeric' beside a range.")
+            raise InvalidInput(f"{where}.kind: must be 'numeric' with a range.")
         low, high = range_of(f"{where}.range", fields["range"])
         value = {"mean": low + (high - low) / 2, "scale": (high - low) / 2, "cut": 1.0}
         value |= {key: fields[key] for key in ("fill",) if fields.get(key) is not None}

@@ -37,7 +37,7 @@ from expost.types import Audience
 __all__ = ["MODEL", "Drawn", "Lister", "check_ledgers", "copy_model", "drawn_before", "drawn_in"]
 __all__ += [
     "POINTER",
-    "ledger_beside",
+    "ledger_in",
     "ledgers_for",
     "listed_for",
     "model_notices",
@@ -62,9 +62,9 @@ def ledgers_for(folder: Path, given: Path | None, source: Any) -> tuple[Path, ..
     folder or next to the table are updated too: a ledger that is found there must be complete.
     """
     own = folder / NAME
-    beside = table_ledger(source) if given is None or _is_file(source) else None
-    ledgers = [beside or own if given is None else ledger_path(given)]
-    for path in (own, beside):
+    of_table = table_ledger(source) if given is None or _is_file(source) else None
+    ledgers = [of_table or own if given is None else ledger_path(given)]
+    for path in (own, of_table):
         known = [ledger.resolve() for ledger in ledgers]
         if path is not None and path.exists() and path.resolve() not in known:
             ledgers.append(path)
@@ -99,7 +99,7 @@ def table_ledger(source: Any) -> Path | None:
     return path.with_name(Audience.CURATOR_ONLY.file_name(f"{stem}.ledger", "json"))
 
 
-def ledger_beside(folder: Path) -> Path | None:
+def ledger_in(folder: Path) -> Path | None:
     """Return the ledger in a folder, or the one that lists the folder's model."""
     own, pointer = folder / NAME, folder / POINTER
     if own.exists() or not pointer.is_file():
@@ -239,10 +239,10 @@ def model_notices(
 
     ``digest``  returns the digest of the rows under a ledger's salt; None without rows.
     """
-    path = ledger_beside(model.parent) or model.parent / NAME
+    path = ledger_in(model.parent) or model.parent / NAME
     if not path.exists() and _is_file(source):
-        beside = table_ledger(source)
-        path = beside if beside is not None and beside.exists() else path
+        of_table = table_ledger(source)
+        path = of_table if of_table is not None and of_table.exists() else path
     if given is not None:
         path = ledger_path(given)
     add = f"expost ledger {shlex.quote(str(path))} --add {shlex.quote(str(model))}"

@@ -24,7 +24,7 @@ from expost.groups.columns import printable
 from expost.jobs.ledger import (
     Lister,
     check_ledgers,
-    ledger_beside,
+    ledger_in,
     ledgers_for,
     listed_for,
     model_notices,
@@ -137,7 +137,7 @@ def run(job: PublishRequest, progress: Progress = SILENT) -> Outcome:
 
 def _ledgers(job: PublishRequest) -> tuple[Path, ...]:
     """Return the ledgers of the model's data set, from which a report elsewhere spends too."""
-    ledger = job.ledger or ledger_beside(job.model.parent)
+    ledger = job.ledger or ledger_in(job.model.parent)
     return ledgers_for(job.model.parent, ledger, job.source)
 
 

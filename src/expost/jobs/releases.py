@@ -5,7 +5,7 @@ from pathlib import Path
 
 from expost.errors import InvalidInput
 from expost.files.atomic import read_json
-from expost.jobs.ledger import ledger_beside
+from expost.jobs.ledger import ledger_in
 from expost.jobs.output import RELEASES, made_now
 from expost.jobs.pages import check_answer, store_answer, store_page
 from expost.jobs.requests import LedgerRequest
@@ -41,7 +41,7 @@ def add(path: Path, files: Sequence[Path]) -> Path:
 
     The ledger of a folder is the one that lists its model: a second one would hide it.
     """
-    known = ledger_beside(path) if path.is_dir() else None
+    known = ledger_in(path) if path.is_dir() else None
     ledger = known or ledger_path(path)
     if not ledger.parent.is_dir():
         raise InvalidInput(f"ledger={str(ledger)!r}: its folder does not exist; create it.")
@@ -76,8 +76,8 @@ def _entries(path: Path) -> list[tuple[Entry, Path | None]]:
         # Also one of a newer expost, which is refused with its own error.
         if isinstance(value, dict) and str(value.get("format")).startswith(_ANY_LEDGER):
             return [(entry, path) for entry in Ledger.load(path).entries]
-        return _marked(entries_of(path), ledger_beside(path.parent))
-    ledger = ledger_beside(path)
+        return _marked(entries_of(path), ledger_in(path.parent))
+    ledger = ledger_in(path)
     listed = [] if ledger is None else [(entry, ledger) for entry in Ledger.load(ledger).entries]
     files = [path / name for name in RELEASES if (path / name).exists()]
     if ledger is None and not files:

@@ -348,7 +348,7 @@ class RowIdentifiability(RowTable):
             "relation": self.losses.relation.value,
             "unit": self.unit,
             "prior": self.prior,
-            "surest": self.digest.most_certain.key,
+            "most_certain": self.digest.most_certain.key,
             "worst_case": to_fields(self.worst_case),
             "notices": list(self.notices),
             "rows": len(self),

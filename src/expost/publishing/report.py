@@ -154,8 +154,8 @@ class PublishedReport(Sealed, Displayed):
             f"Read from the data, without noise: {listed(read)}.",
             "Every epsilon, delta and bound of this report holds given these constants, as if they"
             " had been public before the rows were seen: data sets with and without a row are"
-            " compared under the same constants. What the constants give away is counted nowhere,"
-            " so the report needs a review before it is shared.",
+            " compared under the same constants. What the constants reveal is not covered, so the"
+            " report needs a review before it is shared.",
         )
 
     @property
@@ -382,7 +382,7 @@ class PublishedReport(Sealed, Displayed):
         """What the report states and does not state, a sentence each (part of report.json)."""
         mechanism, spent = self.release.mechanism, self.spending
         sentences = [
-            "For a row of anybody, in the data or not, the report gives an upper bound of its"
+            "For the row of any person, in the data or not, the report gives an upper bound of its"
             " exposure, the absolute log ratio of the densities of the released theta with and"
             " without that row, in nats.",
         ]
@@ -397,11 +397,11 @@ class PublishedReport(Sealed, Displayed):
         if mechanism.delta is None and spent.model[0] < np.inf:
             sentences.append(
                 f"No bound is above epsilon = {upper_text(spent.model[0])}, which the model"
-                " promises."
+                " guarantees."
             )
         if not spent.model[0] < np.inf:
             sentences.append(
-                "The model itself promises no epsilon: its loss has no bounded gradient."
+                "The model itself has no epsilon guarantee: its loss has no bounded gradient."
             )
         if spent.gradient is None or spent.hessian is None:
             constants = "the constants of the model" if self.read_from_data else "public constants"

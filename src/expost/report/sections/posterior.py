@@ -196,11 +196,11 @@ def _quantiles(result: RowIdentifiability) -> Block:
 def _beside_guarantee(result: RowIdentifiability, *, sampled: bool) -> Iterator[Block]:
     unit, prior, worst = result.unit, float(logit(result.prior)), result.worst_case
     allowed = certainty(prior + float(result.losses.worst_case))
-    surest, least = result.digest.most_certain, result.digest.least
+    most, least = result.digest.most_certain, result.digest.least
     lines: list[tuple[str, str | None, str | None]] = [
         (
-            f"posterior of {unit} {printable(surest.key)} (present)",
-            _posterior_text(surest, prior),
+            f"posterior of {unit} {printable(most.key)} (present)",
+            _posterior_text(most, prior),
             allowed,
         )
     ]
