@@ -48,7 +48,7 @@ def usage(found, shifts):
     ``shifts``: every true shift, with a bound on its own error.
     """
     shift, result = found.shift, []
-    assert len(found) == len(shifts)
+    assert len(shift) == len(shifts)
     for index, (wanted, error) in enumerate(shifts):
         gap = norm([mp.mpf(float(a)) - b for a, b in zip(shift[index], wanted, strict=True)])
         gap = max(gap, abs(mp.mpf(float(found.distance[index])) - norm(wanted)))

@@ -576,7 +576,7 @@ def test_what_cannot_be_grouped_in_blocks_is_refused(made):
         with pytest.raises(InvalidInput, match=word):
             call()
     elsewhere = replace(found, parts=replace(found.parts, stream=None))
-    with pytest.raises(InvalidInput, match="not at hand"):
+    with pytest.raises(InvalidInput, match="not available"):
         elsewhere.by("age")
 
 
