@@ -178,7 +178,7 @@ def test_dropout_is_a_public_coin_or_refused():
     hidden = Run(make=dropout, tracking={"adversary": "hidden-batches"})
     with pytest.raises(InvalidInput, match="draws random numbers"):
         hidden.epochs(1)
-    with pytest.raises(InvalidInput, match="could not be followed"):
+    with pytest.raises(InvalidInput, match="could not be tracked"):
         hidden.tracker.profile()
 
 
@@ -187,7 +187,7 @@ def test_a_gradient_that_is_not_a_number_is_refused():
     run.data.tensors[0][:, 0] = float("nan")
     with pytest.raises(ConvergenceError, match="NaN or infinite"):
         run.epochs(1)
-    with pytest.raises(InvalidInput, match="could not be followed"):
+    with pytest.raises(InvalidInput, match="could not be tracked"):
         run.tracker.posteriors.sum()
 
 

@@ -256,6 +256,7 @@ def train_references(
     m = _checks.integer("models", models, least=2)
     share = _checks.probability("share", share)
     kept = min(_checks.integer("shadows", shadows, least=0), m)
+    most_memory = _checks.integer("most_memory", most_memory, least=0)
     seed = None if random_state is None else _checks.integer("random_state", random_state, least=0)
     if workers is not None:
         _check_workers(workers)

@@ -28,6 +28,8 @@ def run(request: RiskRequest) -> tuple[Identifiability, dict[str, Path]]:
         request.model, **{name: getattr(request, name) for name in (*names, *_CRITERIA)}
     )
     inputs = [] if request.model is None else [request.model]
+    if request.plot is not None:
+        _check_plot(answer, request.plot, request.model)
 
     def store(workspace: Workspace) -> dict[str, Path]:
         shown = {"usual": "model.json", "what": "a released model"}
@@ -37,11 +39,14 @@ def run(request: RiskRequest) -> tuple[Identifiability, dict[str, Path]]:
 
     files = store_answer(request, inputs, store)
     if request.plot is not None:
-        files["plot"] = _draw(answer, request.plot, request.model)
+        content = answer.plot("epsilon").png()
+        path = answer.audience.path(request.plot)
+        files["plot"] = write_bytes(path, answer.audience, content)
     return answer, files
 
 
-def _draw(answer: Identifiability, path: Path, model: Path | None) -> Path:
+def _check_plot(answer: Identifiability, path: Path, model: Path | None) -> None:
+    """Refuse a chart that cannot be drawn, before anything is written."""
     if path.suffix.lower() != ".png":
         raise InvalidInput(f"--plot {str(path)!r}: must end in .png.")
     target = answer.audience.path(path)
@@ -49,4 +54,3 @@ def _draw(answer: Identifiability, path: Path, model: Path | None) -> Path:
         raise InvalidInput(f"--plot {str(target)!r}: is the model; name another file.")
     # Without a finite ε there are no curves, and this raises the reason.
     answer.curves()
-    return write_bytes(target, answer.audience, answer.plot("epsilon").png())

@@ -185,11 +185,14 @@ def gradient_scores(
     """
     if not 0 <= weight_decay < math.inf:
         raise InvalidInput(f"weight_decay={weight_decay!r}: must be a finite number ≥ 0.")
+    members = _checks.integer("members", members, least=1)
+    if trained_on is not None:
+        trained_on = _checks.integer("trained_on", trained_on, least=1)
     rows = ModuleGradients.of(module, X, y, loss=loss)
     scores = {GRADIENT_NORM.name: gradient_norm(rows)}
     if population is None and not members < rows.rows:
         return scores
-    n = _checks.integer("members", members if trained_on is None else trained_on, least=1)
+    n = members if trained_on is None else trained_on
     scores[GRADIENT_INNER_PRODUCT.name] = gradient_ratio(
         rows,
         None if population is None else ModuleGradients.of(module, *population, loss=loss),

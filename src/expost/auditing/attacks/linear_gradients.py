@@ -172,6 +172,7 @@ def gradient_scores(
         for a model that is not linear. A model with a method of this name computes its own scores
         (:class:`expost.torch.TorchModel`).
     """
+    members = _checks.integer("members", members, least=1)
     own = getattr(model, "gradient_scores", None)
     if callable(own):
         own_scores: dict[str, FloatArray] = own(
