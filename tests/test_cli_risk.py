@@ -145,6 +145,7 @@ def test_the_figure(ask, tmp_path):
         (("--epsilon", "1", "--mu", "1"), "epsilon and mu given"),
         (("--mu", "1", "--plot", "risk.png"), "name a delta"),
         (("--epsilon", "1", "--plot", "no/folder/risk.png"), "no/folder"),
+        (("--epsilon", "1", "--plot", "risk.pdf", "--out", "risk.png"), "must end in .png"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_nothing_is_written(
