@@ -60,6 +60,14 @@ def test_the_readme_prints_what_it_shows(tmp_path, monkeypatch, program):
     assert documents.run(ROOT / "README.md", tmp_path, program, {}) == 7
 
 
+def test_the_page_about_tables_prints_what_it_shows(tmp_path, monkeypatch, program):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    frame = adult_of_openml("adult", version=2, as_frame=True).frame
+    frame.to_csv("adult.csv", index=False)
+    assert documents.run(DOCS / "data.md", tmp_path, program, {}) == 2
+
+
 @pytest.mark.parametrize(
     ("shown", "real", "varies", "same"),
     [
