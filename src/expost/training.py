@@ -32,7 +32,7 @@ from expost.labels import LabelScale
 from expost.losses import Huber, HuberHinge, Logistic, Loss, Softmax, Squared, default_margin
 from expost.mechanisms import MECHANISMS, Mechanism
 from expost.mechanisms.base import default_delta, default_mechanism, default_noise
-from expost.mechanisms.encoded import EncodingBudget, draw_histograms, with_histograms
+from expost.mechanisms.encoded import EncodingBudget, draw_histograms, left_of, with_histograms
 from expost.mechanisms.publishing import PublishingBudget, regularization_for_publishing
 from expost.notices import listed, warn
 from expost.preparing import Facts, objective_over, rescaled
@@ -321,12 +321,13 @@ class LinearTraining(ABC):
         delta = self._delta(kind, noise, rows)
         epsilon = _checks.positive("epsilon", epsilon, finite=False)
         if histograms is not None:
-            spent = histograms.delta + histograms.threshold_delta
-            epsilon, delta = epsilon - histograms.epsilon, None if delta is None else delta - spent
+            spent = histograms.delta, histograms.threshold_delta
+            epsilon = left_of(epsilon, histograms.epsilon)
+            delta = None if delta is None else left_of(delta, *spent)
             if not (epsilon > 0 and (delta is None or delta > 0)):
                 raise InvalidInput(
                     "epsilon: the private encoding has spent"
-                    f" ({histograms.epsilon:.3g}, {spent:.3g}) of it; give a larger one."
+                    f" ({histograms.epsilon:.3g}, {sum(spent):.3g}) of it; give a larger one."
                 )
         budget: dict[str, Any] = {
             "epsilon": epsilon,

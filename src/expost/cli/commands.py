@@ -123,26 +123,22 @@ def epsilon(request: EpsilonRequest) -> None:
 def profile(request: ProfileRequest) -> None:
     """Release one private linear model of a table, and report the privacy loss of each row.
 
-    The model is drawn once. It is in DIR/model.json before anything is computed from it. The
-    other results are for the curator only: profile.CURATOR-ONLY.parquet and .json (a line for each
-    row) and report.CURATOR-ONLY.html. If a later step fails, profile the same model with --model
-    DIR/model.json. Every release is recorded in the ledger. A model you discard after looking at
-    it still counts against the privacy budget.
+    The model is drawn once and stored in DIR/model.json first. The other results are for the
+    curator only: report.CURATOR-ONLY.html, and profile.CURATOR-ONLY.parquet and .json with a line
+    for each row. Every release is recorded in the ledger. A model you discard after looking at it
+    still counts against the privacy budget.
 
     **Examples**
 
     `expost profile people.csv --target income --id number`
 
-    `expost profile 'y*.parquet' --target wage --loss squared --ledger wage.json`
-
     `expost profile people.csv --target income --model report/model.json`
 
     `expost profile visits.csv --target ill --person patient --out report`
 
-    With --person all rows of a person are removed at once, and every result has a line for each
-    person. With --max-rows-per-person ε and δ hold for persons; the number must not come from the
-    data. Means, levels, labels and ranges that are not given (--encoding, --classes,
-    --label-range) are read from the data, which is not private; the results list them.
+    With --person all rows of a person are removed at once. With --max-rows-per-person ε and δ hold
+    for persons; the number must not come from the data. Means, levels, labels and ranges that are
+    neither given nor private are read from the data, which ε does not cover; the results list them.
     """
     from expost.jobs import profile as job
 

@@ -149,6 +149,8 @@ def missing_constants(value: Any, table: Table, *, target: str | None = None) ->
             continue
         if blank is not None:
             lacks[name] = "range: [low, high]" if blank == "numeric" else "levels: [...]"
+        elif name in part.entries and column.missing and not _takes_missing(part.entries[name]):
+            lacks[name] = _MISSING_CELLS[part.entries[name].kind]
         elif name not in part.entries and name not in part.dropped:
             kind = "a range" if column.kind == "numeric" else "levels"
             lacks[name] = f"is not in the file; give {kind}, or drop it"
@@ -157,6 +159,18 @@ def missing_constants(value: Any, table: Table, *, target: str | None = None) ->
     elif part.classes is None:
         lacks[target] = "classes of the target: [...], unless it is a number"
     return lacks
+
+
+# What an entry lacks where cells are missing.
+_MISSING_CELLS: dict[Kind, str] = {
+    "numeric": "fill: a number for missing cells, which there are",
+    "text": "missing_level: true, as cells are missing",
+}
+
+
+def _takes_missing(entry: Entry) -> bool:
+    """Return whether an entry encodes missing cells."""
+    return entry.missing_level if isinstance(entry, LevelEntry) else entry.fill is not None
 
 
 def countable_columns(
@@ -182,7 +196,7 @@ def countable_columns(
         raise InvalidInput(
             f"private_encoding: nothing is known of {_checks.named(unknown)} without the data;"
             ' name each in the encoding, as {"range": [low, high]} or {"kind": "levels"}, or drop'
-            " it. `expost encoding DATA --template FILE` writes a file to fill in."
+            " it. `expost encoding DATA --template` writes a file to fill in."
         )
     if not columns:
         raise InvalidInput(

@@ -46,8 +46,8 @@ __all__ = [
 _FEWEST_BINS, _MOST_BINS = 8, 64
 # A bin of a uniform column holds so many standard deviations of the noise.
 _ROWS_A_BIN = 8.0
-# Counts up to this multiple of the noise are taken for noise.
-_NOTICEABLE = 2.0
+# Counts of bins, and of missing cells, up to these multiples of the noise count as noise.
+_NOTICEABLE, _PRESENT = 2.0, 3.0
 # The levels of a column that are counted; a name has as many as there are rows.
 _MOST_LEVELS = 100_000
 # A column with more released levels is no use as 0/1 features.
@@ -100,7 +100,7 @@ class NumericHistogram:
             mark=Mark.PRIVATE,
             fill=mean,
             fill_mark=Mark.PRIVATE,
-            indicator=self.missing > _NOTICEABLE * scale,
+            indicator=self.missing > _PRESENT * scale,
         )
 
 
@@ -121,7 +121,7 @@ class LevelHistogram:
 
     def entry(self, scale: float) -> LevelEntry | None:
         """Return how the column is encoded; None where no level passed the threshold."""
-        missing = Mark.PRIVATE if self.missing > _NOTICEABLE * scale else None
+        missing = Mark.PRIVATE if self.missing > _PRESENT * scale else None
         if not self.levels and missing is None:
             return None
         return LevelEntry(

@@ -66,7 +66,7 @@ from expost.mechanisms.row_losses import RowLosses
 from expost.neighbouring.change import Change
 from expost.neighbouring.persons import Persons
 from expost.noise import Gaussian
-from expost.numbers import upper_text
+from expost.numbers import decimal, summed_up, upper_text
 from expost.risk import EpsilonDelta, GaussianNoise, Guarantee
 from expost.risk.composition import Composition
 from expost.rows import RowBlock, Rows
@@ -81,6 +81,7 @@ __all__ = [
     "EncodingLosses",
     "draw_histograms",
     "guarantee_of",
+    "left_of",
     "model_mechanism",
     "with_histograms",
 ]
@@ -89,8 +90,6 @@ __all__ = [
 _REACH = 10.0
 # A bound on the error of scipy's log Φ, relative to its size and 1.
 _TAIL_ERROR = 1e-12
-# Bits of a part of a budget: the rest is then exact.
-_BITS = 24
 
 
 # -- the budget --------------------------------------------------------------------------------
@@ -129,18 +128,22 @@ class EncodingBudget:
     @property
     def encoding_epsilon(self) -> float:
         """ε₁."""
-        return _short(self.share * self.epsilon)
+        return float(decimal(self.share) * decimal(self.epsilon))
 
     @property
     def part_of_delta(self) -> float:
-        """δ₁, and as much for the levels: a third of δ, rounded down."""
-        return _short(self.delta / 3)
+        """δ₁, and as much for the levels: a third of δ."""
+        return self.delta / 3
 
 
-def _short(value: float) -> float:
-    """Return ``value`` rounded down to a few bits, so that differences with it are exact."""
-    mantissa, exponent = math.frexp(value)
-    return math.ldexp(math.floor(mantissa * 2**_BITS) / 2**_BITS, exponent)
+def left_of(total: float, *spent: float) -> float:
+    """Return what is left of a budget, rounded down: the sum of all parts is at most ``total``.
+
+    Numbers are the decimals that they are written as: 0.9 is left of 1 and 0.1.
+    """
+    exact = decimal(total) - sum(map(decimal, spent))
+    rest = float(exact)
+    return rest if decimal(rest) <= exact else math.nextafter(rest, -math.inf)
 
 
 def _sensitivity(columns: int, rows: int, replaces: bool) -> float:
@@ -485,17 +488,24 @@ def guarantee_of(histograms: Histograms, rows: int = 1) -> Guarantee:
 def loss_passed(histograms: Histograms, bound: float, rows: int = 1) -> float:
     """Bound the probability with which the exposure of ``rows`` rows passes ``bound``.
 
-    Without levels the loss is normal. With them hockey-stick divergences bound it: for any ε′ < b,
-    P(ℓ > b) ≤ δ(ε′)/(1 − e^(ε′ − b)) and P(ℓ < −b) ≤ e^(−b) times the same, δ(ε′) that of the noise
-    and δ_T.
+    Without levels the loss is normal. With them, none of the rows' own levels passes T but with
+    probability δ_T. Given that, ℓ = ℓ′ + log h, where h ≥ 1 − δ_T is the probability of it and ℓ′
+    is the loss of the other cells, of which thresholds show less than all noisy counts. Rényi
+    divergences do not grow by that: E[e^(sℓ′)] ≤ e^(s(s + 1)μ²/2) for s ≥ 0 and s ≤ −1, and
+    Chernoff's bounds at the best s are
+
+        P(ℓ′ > b) ≤ e^(−(b − μ²/2)²/(2μ²)),     P(ℓ′ < −b) ≤ e^(−(b + μ²/2)²/(2μ²)).
     """
     mu = _separation(histograms, rows)
     if not histograms.open_columns:
         return float(ndtr(mu / 2 - bound / mu) + ndtr(-mu / 2 - bound / mu)) * (1 + _TAIL_ERROR)
-    slip, noise = _threshold_delta(histograms, rows), GaussianNoise(mu=mu)
-    below = [share * bound for share in (0.5, 0.7, 0.8, 0.9, 0.95, 0.98)]
-    each = [(noise.delta(near) + slip) / -math.expm1(near - bound) for near in below]
-    return min(min(each) * (1 + math.exp(-bound)) * (1 + _TAIL_ERROR), 1.0)
+    slip = _threshold_delta(histograms, rows)
+    if not (slip < 1 and bound > mu * mu / 2):
+        return 1.0
+    above = math.exp(-((bound - mu * mu / 2) ** 2) / (2 * mu * mu))
+    lower = max(bound + math.log1p(-slip) + mu * mu / 2, 0.0)
+    below = math.exp(-(lower**2) / (2 * mu * mu))
+    return min((slip + above + below) * (1 + _TAIL_ERROR), 1.0)
 
 
 def worst_case_of(histograms: Histograms, rows: int) -> tuple[float, float]:
@@ -510,12 +520,11 @@ def loss_quantile(histograms: Histograms, tail: float) -> float:
     slip = _threshold_delta(histograms, 1)
     if not tail > slip:
         return math.inf
-    bound = mu * (mu / 2 + normal_quantile((tail - slip) / 2))
-    while loss_passed(histograms, bound) > tail:
-        bound *= 1.1
-        if not bound < 1e6:
-            return math.inf
-    return bound * (1 + _TAIL_ERROR)
+    if not histograms.open_columns:
+        return mu * (mu / 2 + normal_quantile(tail / 2)) * (1 + _TAIL_ERROR)
+    # Half of what is left for either side.
+    room = math.sqrt(2 * math.log(2 / (tail - slip)))
+    return (mu * (mu / 2 + room) - math.log1p(-slip)) * (1 + _TAIL_ERROR)
 
 
 # -- the mechanism -------------------------------------------------------------------------------
@@ -557,13 +566,13 @@ class _EncodedMechanism:
     @property
     def epsilon(self) -> float:
         """ε of both."""
-        return self.histograms.epsilon + self.model.epsilon
+        return summed_up([self.histograms.epsilon, self.model.epsilon])
 
     @property
     def delta(self) -> float:
         """δ of both."""
         histograms = self.histograms
-        return math.fsum([histograms.delta, histograms.threshold_delta, self.model.delta or 0.0])
+        return summed_up([histograms.delta, histograms.threshold_delta, self.model.delta or 0.0])
 
     @property
     def closed_form(self) -> None:
