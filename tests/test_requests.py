@@ -251,10 +251,19 @@ TABLE_OPTIONS = FOLDER_OPTIONS | {
     "seed": "-1",
 }
 NONSENSE = {
+    "encoding": {
+        "source": "none.csv --template",
+        "encoding": "none.json",
+        "target": "nobody --template",
+        "id_column": "nobody --template",
+        "drop": "nobody --template",
+        "file": "no/x.json --template",
+    },
     "demo": FOLDER_OPTIONS | {"epsilon": "nan", "ledger": "no/x.json"},
     "profile": TABLE_OPTIONS
     | {
         "epsilon": "nan",
+        "private_encoding": "0",
         "model": "none.json",
         "person_column": "nobody",
         "max_rows_per_person": "0 --person city",
@@ -345,6 +354,7 @@ NONSENSE = {
 ANY_TEXT = {"missing"}
 # What each command needs besides; an option that comes later counts.
 NEEDED = {
+    "encoding": "{table}",
     "profile": "{table} --target income",
     "epsilon": "{table} --target income",
     "publish": "{table} --target income --model {model}",

@@ -125,8 +125,7 @@ def profile(request: ProfileRequest) -> None:
 
     The model is drawn once and stored in DIR/model.json first. The other results are for the
     curator only: report.CURATOR-ONLY.html, and profile.CURATOR-ONLY.parquet and .json with a line
-    for each row. Every release is recorded in the ledger. A model you discard after looking at it
-    still counts against the privacy budget.
+    for each row. The ledger records every release: a model you discard still counts.
 
     **Examples**
 
@@ -137,8 +136,8 @@ def profile(request: ProfileRequest) -> None:
     `expost profile visits.csv --target ill --person patient --out report`
 
     With --person all rows of a person are removed at once. With --max-rows-per-person ε and δ hold
-    for persons; the number must not come from the data. Means, levels, labels and ranges that are
-    neither given nor private are read from the data, which ε does not cover; the results list them.
+    for persons; the number must not come from the data. Constants that are neither given nor
+    private are read from the data, which ε does not cover; the results list them.
     """
     from expost.jobs import profile as job
 

@@ -110,6 +110,9 @@ JsonLog = Annotated[bool, Option("Log progress to stderr as JSON lines.", WORK)]
 PredictedColumn = Annotated[
     str | None, Option("Column that the model predicts.", TABLE, metavar="COLUMN")
 ]
+Key = Annotated[
+    str | None, Option("Column that identifies the rows.", TABLE, flag="--id", metavar="COLUMN")
+]
 Dropped = Annotated[
     tuple[str, ...], Option("Column to leave out (repeatable).", TABLE, metavar="COLUMN")
 ]
@@ -203,9 +206,7 @@ class RowsRequest(WorkRequest):
         str | None,
         Option("SELECT or name of a table, for a database.", TABLE, metavar="SELECT"),
     ] = None
-    id_column: Annotated[
-        str | None, Option("Column that identifies the rows.", TABLE, flag="--id", metavar="COLUMN")
-    ] = None
+    id_column: Key = None
 
     def __post_init__(self) -> None:
         """Turn the address of a database into a query, which shows no password."""
@@ -778,17 +779,10 @@ class EncodingRequest(Request):
         Path | None,
         Option("Report what is missing in this file.", TABLE, metavar="FILE"),
     ] = None
-    target: Annotated[str | None, Option("Column to predict.", TABLE, metavar="COLUMN")] = None
-    id_column: Annotated[
-        str | None, Option("Column that identifies the rows.", TABLE, flag="--id", metavar="COLUMN")
-    ] = None
-    drop: Annotated[
-        tuple[str, ...], Option("Column to leave out (repeatable).", TABLE, metavar="COLUMN")
-    ] = ()
-    missing: Annotated[
-        tuple[str, ...],
-        Option("Text of missing cells (repeatable).", TABLE, metavar="TOKEN", default="'' and '?'"),
-    ] = MISSING
+    target: PredictedColumn = None
+    id_column: Key = None
+    drop: Dropped = ()
+    missing: Missing = MISSING
     file: Annotated[
         Path | None,
         Option(
