@@ -20,7 +20,7 @@ from expost.types import FloatArray
 __all__ = ["FrontierCurve", "compare_mechanisms"]
 
 # Values of ε at which other mechanisms are measured where none are given, and the most of them.
-_COMPARED = (0.1, 0.3, 1.0, 3.0, 10.0)
+_COMPARED = (0.1, 0.3, 1.0, 3.0)
 # Releases of each fold at each ε: half of those that decide, since these only compare.
 _RELEASES = 2
 
@@ -46,31 +46,33 @@ def compare_mechanisms(
 ) -> Iterator[FrontierCurve]:
     """Yield the curve of each of ``plans``; it is empty where a mechanism refuses every ε.
 
-    ``epsilons``  the values that were given; none: a grid. Of many, five are used.
+    ``epsilons``  the values that were given; none: a grid. Of many, four are used.
     """
     values = _spread(epsilons or _COMPARED)
     for name, plan in plans.items():
-        each = [mechanism for epsilon in values if (mechanism := _accepted(plan, epsilon, limit))]
+        accepted = [pair for epsilon in values if (pair := _accepted(plan, epsilon, limit))]
         yield FrontierCurve(
             name=name,
-            epsilons=np.array([mechanism.epsilon for mechanism in each]),
-            score=trials.compare(each, _RELEASES),
-            posterior=np.array([limit.of_a_row(mechanism) for mechanism in each]),
+            epsilons=np.array([mechanism.epsilon for mechanism, _ in accepted]),
+            score=trials.compare([mechanism for mechanism, _ in accepted], _RELEASES),
+            posterior=np.array([posterior for _, posterior in accepted]),
         )
 
 
 def _spread(epsilons: tuple[float, ...]) -> list[float]:
-    """Return at most five of the values, the first and the last among them."""
+    """Return at most four of the values, the first and the last among them."""
     most = min(len(epsilons), len(_COMPARED))
-    return [epsilons[index] for index in np.linspace(0, len(epsilons) - 1, most).round().astype(int)]
+    indices = np.linspace(0, len(epsilons) - 1, most).round().astype(int)
+    return [epsilons[index] for index in indices]
 
 
-def _accepted(plan: Plan, epsilon: float, limit: PosteriorLimit) -> Mechanism | None:
-    """Return the mechanism at ε; None if it refuses the loss or ε, or bounds no posterior."""
+def _accepted(plan: Plan, epsilon: float, limit: PosteriorLimit) -> tuple[Mechanism, float] | None:
+    """Return the mechanism at ε and its posterior; None if it refuses, or bounds no loss."""
     try:
         mechanism = plan(epsilon)
         # A mechanism without a safe grid refuses.
         _ = mechanism.grid
     except (InvalidInput, ReleaseRefused):
         return None
-    return mechanism if mechanism.loss_quantile(limit.quantile) < math.inf else None
+    loss = mechanism.loss_quantile(limit.quantile)
+    return (mechanism, float(limit.posterior(loss))) if loss < math.inf else None

@@ -51,6 +51,8 @@ _INNER_FOLDS = 3
 _INNER_ROWS = 4_000
 # The gradient (averaged) at which a model is good enough to be scored.
 _FIT = 1e-6
+# The same where models are only compared: J is within this of its minimum, gradient²/(2Λ).
+_ROUGHLY = 1e-5
 # The gradient at which the search for the minimiser without noise ends, and those with noise begin.
 _NEAR = 1e-3
 
@@ -212,7 +214,9 @@ class Trials:
         scorers = _scorers(self.objective.loss)
         for epsilon in missing:
             mechanism = self.plan(epsilon)
-            self._scores[epsilon] = self._scored(mechanism, self.releases, scorers, self._bases)
+            self._scores[epsilon] = self._scored(
+                mechanism, self.releases, scorers, self._bases, _FIT
+            )
 
     def compare(self, mechanisms: Sequence[Mechanism], releases: int) -> FloatArray:
         """Return (k,) the mean of the leading measure of models by other mechanisms.
@@ -221,23 +225,31 @@ class Trials:
         ``releases``    of each fold by each of them.
         """
         self._announce(len(mechanisms))
-        scorers, bases = {self.leading: _scorers(self.objective.loss)[self.leading]}, _Bases()
-        scores = {
-            mechanism.epsilon: self._scored(mechanism, releases, scorers, bases)[self.leading]
-            # The minimiser of one ε is near that of the next.
-            for mechanism in sorted(mechanisms, key=lambda each: each.epsilon, reverse=True)
-        }
-        return np.array([scores[mechanism.epsilon].mean() for mechanism in mechanisms])
+        scorers = {self.leading: _scorers(self.objective.loss)[self.leading]}
+        bases = _Bases(self._bases)
+        scores: dict[float, float] = {}
+        # The minimiser of one ε is near that of the next.
+        for mechanism in sorted(mechanisms, key=lambda each: each.epsilon, reverse=True):
+            gradient = min(float(np.sqrt(2 * mechanism.total_regularization * _ROUGHLY)), _NEAR)
+            scored = self._scored(mechanism, releases, scorers, bases, gradient)
+            scores[mechanism.epsilon] = float(scored[self.leading].mean())
+        return np.array([scores[mechanism.epsilon] for mechanism in mechanisms])
 
     def _announce(self, epsilons: int) -> None:
         self.progress.rows(epsilons * (self.folds - 1) * self.rows.rows.count)
 
     def _scored(
-        self, mechanism: Mechanism, releases: int, scorers: dict[str, Scorer], bases: _Bases
+        self,
+        mechanism: Mechanism,
+        releases: int,
+        scorers: dict[str, Scorer],
+        bases: _Bases,
+        tolerance: float,
     ) -> dict[str, FloatArray]:
         """Return (folds, releases) of each measure.
 
-        ``bases``  by fold the minimiser of the last ε, which is near that of this one; replaced.
+        ``bases``      by fold a point near the minimiser; replaced by a nearer one.
+        ``tolerance``  the largest gradient at a minimiser.
         """
         loss = mechanism.loss
         scores: dict[str, list[FloatArray]] = {name: [] for name in scorers}
@@ -250,7 +262,7 @@ class Trials:
             draws = mechanism.unit_noise.sample(releases, rng)
             sampler = mechanism.sampler(training, near)
             # Its ε is that of the model alone, where an encoding spends a part.
-            models = sampler.perturbed(sampler.mechanism.epsilon, draws, _FIT)
+            models = sampler.perturbed(sampler.mechanism.epsilon, draws, tolerance)
             scored = _scored(part.scored.X, part.scored.y, models, loss, scorers)
             for name, values in scored.items():
                 scores[name].append(values)
