@@ -175,9 +175,7 @@ class Trials:
             train, scored = self.rows.split(fold)
             known = _base_rate(loss, train.y)
             shape = (1, scored.count) if loss.outputs == 1 else (1, scored.count, loss.outputs)
-            parts.append(
-                _Fold(train=train, scored=scored, known=np.broadcast_to(known, shape))
-            )
+            parts.append(_Fold(train=train, scored=scored, known=np.broadcast_to(known, shape)))
         return parts
 
     @cached_property

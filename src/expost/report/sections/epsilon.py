@@ -186,7 +186,11 @@ def _other_blocks(choice: EpsilonChoice, utility: Utility) -> Iterator[Block]:
         )
     if choice.not_compared:
         names = "; ".join(choice.not_compared)
-        yield Text(text=f"Not compared, because they bound no posterior here: {names}.", small=True)
+        yield Text(
+            text="Not compared, because they have no guarantee for this loss, or refuse these ε:"
+            f" {names}.",
+            small=True,
+        )
 
 
 def _posterior_sentences(choice: EpsilonChoice) -> Iterator[str]:

@@ -190,7 +190,7 @@ def _posterior_axis(choice: EpsilonChoice) -> Axis:
     """Return the axis of posteriors: some way past the limit, and past what would be enough."""
     limit, own, advice = choice.limit, choice.frontier[0], choice.recommendation
     reached = own.posterior[np.isin(own.epsilons, [advice.enough or 0.0, advice.better or 0.0])]
-    most = max(limit.max_posterior, *map(float, reached))
+    most = max([limit.max_posterior, *reached.tolist()])
     return Axis(
         label=f"posterior of a row in {share(limit.quantile)} of releases",
         low=limit.prior,
