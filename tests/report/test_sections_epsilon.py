@@ -13,7 +13,7 @@ import expost
 from expost.epsilon.black_box import BlackBox
 from expost.epsilon.sweep import LawSweep
 from expost.report import document_of, parse_json, render_json, render_markdown, render_text
-from expost.report.document import Widget
+from expost.report.document import Table, Widget
 from expost.report.sections.epsilon_figures import epsilon_curves
 from expost.report.slider import SHARES, epsilon_range, slider_of_choice, slider_widget
 from expost.types import Audience
@@ -373,15 +373,14 @@ def test_the_frontier_is_that_of_the_choice(kind):
             assert panel.y.low <= y <= panel.y.high
     (limit,) = (rule for rule in panel.rules if rule.axis == "x")
     assert limit.at == choice.limit.max_posterior
-    shown = table_of(found, "frontier-others")
-    expected = [
-        (each.name, *line)
-        for each in others
-        for line in zip(each.epsilons, each.score, each.posterior, strict=True)
+    shown = [
+        block for block in section(found, "frontier-others").blocks if isinstance(block, Table)
     ]
-    assert shown.values == tuple(expected)
-    for cells, (*_, posterior) in zip(shown.cells, expected, strict=True):
-        on_the_safe_side(cells[-1], posterior, up=True)
+    for other, each in zip(shown, others, strict=True):
+        assert other.caption == each.name
+        assert other.values == (*zip(each.epsilons, each.score, each.posterior, strict=True),)
+        for text, posterior in zip(column(other, "posterior")[0], each.posterior, strict=True):
+            on_the_safe_side(text, posterior, up=True)
 
 
 @pytest.mark.parametrize("kind", ["objective", "regression"])

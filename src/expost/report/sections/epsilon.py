@@ -4,7 +4,7 @@ It holds figures over ε and shares of rows, and no value or key of a row.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -176,8 +176,8 @@ def _measured(utility: Utility) -> str:
 def _other_blocks(choice: EpsilonChoice, utility: Utility) -> Iterator[Block]:
     """Yield what the other mechanisms reach at some ε, and which were not compared."""
     _, *others = choice.frontier
+    yield from (_other_table(curve, utility) for curve in others)
     if others:
-        yield _others_table(others, utility)
         yield Text(
             text="Means over fewer models on the same held-out rows, each mechanism with its own"
             " automatic regularization. Compare mechanisms at the same posterior: the same ε does"
@@ -305,23 +305,16 @@ def _rate_text(measure: str, rate: float) -> str:
     return f"{number(value, digits=2)}{unit}"
 
 
-def _others_table(curves: Sequence[FrontierCurve], utility: Utility) -> Table:
-    """Return the leading measure and the posterior of other mechanisms at each of their ε."""
+def _other_table(curve: FrontierCurve, utility: Utility) -> Table:
+    """Return the leading measure and the posterior of another mechanism at each of its ε."""
     name = utility.measure
-    lines = (
-        (curve.name, *line)
-        for curve in curves
-        for line in zip(
-            curve.epsilons.tolist(), curve.score.tolist(), curve.posterior.tolist(), strict=True
-        )
-    )
+    columns = curve.epsilons.tolist(), curve.score.tolist(), curve.posterior.tolist()
     return table(
-        lines,
-        ("mechanism", lambda line: line[0], str),
-        ("ε", lambda line: line[1], lambda epsilon: number(epsilon, "down")),
-        (MEASURES[name], lambda line: line[2], lambda score: score_text(name, score)),
-        ("posterior", lambda line: below_one(line[3]), posterior_text),
-        caption=f"Held-out {MEASURES[name]}, and a bound on the posterior of any row",
+        zip(*columns, strict=True),
+        ("ε", lambda line: line[0], lambda epsilon: number(epsilon, "down")),
+        (MEASURES[name], lambda line: line[1], lambda score: score_text(name, score)),
+        ("posterior", lambda line: below_one(line[2]), posterior_text),
+        caption=curve.name,
     )
 
 
