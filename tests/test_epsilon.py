@@ -469,6 +469,14 @@ class TestWriting:
         assert fields["utility"]["measure"] == "log_loss"
         assert fields["utility"]["folds"] == 5
         assert fields["utility"]["releases"] == 20
+        assert [curve["name"] for curve in fields["frontier"]] == [
+            curve.name for curve in choice.frontier
+        ]
+        for written, curve in zip(fields["frontier"], choice.frontier, strict=True):
+            assert written["epsilons"] == curve.epsilons.tolist()
+            assert written["score"] == curve.score.tolist()
+            assert written["posterior"] == curve.posterior.tolist()
+        assert fields["not_compared"] == list(choice.not_compared)
         assert fields["read_from_data"] == list(choice.read_from_data)
         path = choice.to_json(tmp_path / "choice.json")
         assert path.name == "choice.CURATOR-ONLY.json"

@@ -11,6 +11,7 @@ from scipy.special import expit
 import expost
 from expost import PrivateLinearSVC, PrivateLogisticRegression
 from expost.epsilon.choose import seeds_of
+from expost.epsilon.sweep import child
 from expost.epsilon.utility import Trials
 from expost.errors import ClippedRowsWarning, InvalidInput, SeededReleaseWarning
 from expost.glm import Objective, minimise
@@ -188,10 +189,11 @@ def test_a_choice_measures_the_models_that_would_be_released(mechanism, margin):
         how = PrivateLogisticRegression(epsilon=epsilon, **asked).prepared(X, y).mechanism
         assert (how.loss.margin == 1.5) is (margin == 1.5)
         scores = []
-        for part in folds._parts:
+        for fold, part in enumerate(folds._parts):
+            draws = how.unit_noise.sample(4, np.random.default_rng(child(seed, fold)))
             penalty = np.full(6, how.total_regularization)
             training = Objective(rows=part.train, loss=how.loss, penalty=penalty)
-            models = how.sampler(training).perturbed(epsilon, part.draws, 1e-9)
+            models = how.sampler(training).perturbed(epsilon, draws, 1e-9)
             z = part.scored.y * (models @ part.scored.X.T)
             scores.append(np.mean(np.log1p(np.exp(-z))))
         curve = choice.utility.curves["log_loss"]

@@ -331,6 +331,7 @@ def of_choices(tally, kinds=("laplace", "gaussian", "objective", "regression", "
         document = document_of(choice)
         (reached,) = choice.posterior_at(np.array([choice.recommended or choice.ceiling]))
         values = [reached, 20 * np.log(len(choice.epsilons) / 0.05), choice.ceiling, choice.low]
+        values += choice.frontier[0].posterior[[0, -1]].tolist()
         if choice.recommended is not None:
             mechanism = choice.plan(document.facts["recommended"])
             odds = mechanism.worst_case + abs(float(logit(choice.limit.prior)))

@@ -50,6 +50,9 @@ KEYS: dict[str, str] = {
 WORDS: dict[str, str] = {"fail": "curator-only", "review": "needs-review", "pass": "public"}
 # Keys, as regular expressions, whose values may differ, and why.
 EXPLAINED: dict[str, str] = {
+    r":epsilon:(frontier|not_compared)\b": (
+        "new: the utility and the posterior over ε, of the mechanism and of others"
+    ),
     r"^commands/[a-z]+/profile-[a-z-]+:.*(expected|typical)(\[\])?$": (
         "expected exposures under objective perturbation are means with a control variate"
     ),

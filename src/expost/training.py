@@ -5,8 +5,9 @@ than many tables take to be fitted. :mod:`expost.estimators` has the same traini
 interface of scikit-learn, and documents the parameters.
 """
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -31,7 +32,12 @@ from expost.glm import Objective, two_classes_only
 from expost.labels import LabelScale
 from expost.losses import Huber, HuberHinge, Logistic, Loss, Softmax, Squared, default_margin
 from expost.mechanisms import MECHANISMS, Mechanism
-from expost.mechanisms.base import default_delta, default_mechanism, default_noise
+from expost.mechanisms.base import (
+    default_delta,
+    default_mechanism,
+    default_noise,
+    mechanism_name,
+)
 from expost.mechanisms.encoded import EncodingBudget, draw_histograms, left_of, with_histograms
 from expost.mechanisms.publishing import PublishingBudget, regularization_for_publishing
 from expost.notices import listed, warn
@@ -61,6 +67,8 @@ class Prepared:
 
     ``mechanism_at``  the mechanism at another ε, with the Λ and the loss (an automatic margin) of
                       that ε; ``has_one_loss``: the loss is that of all ε.
+    ``alternatives``  by name: the same with each other pair of mechanism and noise of expost's own.
+                      A pair may refuse, as a mechanism does: at an ε, or the loss at any.
     ``noiseless_loss``  the loss that a model without noise would have.
     ``clipped``       sentences on the rows and labels that lay past their bound and were clipped.
     ``encoding``      how a table became these rows; ``read_from_data`` names what it read.
@@ -69,6 +77,7 @@ class Prepared:
     objective: Objective
     mechanism: Mechanism
     mechanism_at: Callable[[float], Mechanism]
+    alternatives: Mapping[str, Callable[[float], Mechanism]]
     has_one_loss: bool
     noiseless_loss: Loss
     ball: UnitBall
@@ -195,15 +204,16 @@ class LinearTraining(ABC):
                 " out."
             )
 
-        def mechanism_at(epsilon: float) -> Mechanism:
-            settled = self._settled_loss(loss, *size, epsilon)
-            return self.mechanism_for(settled, *size, epsilon=epsilon, histograms=histograms)
-
+        mechanism_at = self.plan(loss, *size, histograms)
         mechanism = mechanism_at(self.epsilon)
         return Prepared(
             objective=objective_over(rows, mechanism.loss, mechanism.total_regularization),
             mechanism=mechanism,
             mechanism_at=mechanism_at,
+            alternatives={
+                name: training.plan(loss, *size, histograms)
+                for name, training in self._alternatives(mechanism)
+            },
             has_one_loss=self._has_one_loss,
             noiseless_loss=loss,
             ball=ball,
@@ -214,6 +224,41 @@ class LinearTraining(ABC):
             clipped=tuple(clipped),
             encoding=encoding,
         )
+
+    def plan(
+        self, loss: Loss, rows: int, dimension: int, histograms: Histograms | None = None
+    ) -> Callable[[float], Mechanism]:
+        """Return the mechanism of so many rows and coefficients as a function of ε.
+
+        ``loss``        that of a model without noise.
+        ``histograms``  of the encoding, which spend a part of ε.
+        """
+
+        def mechanism_at(epsilon: float) -> Mechanism:
+            settled = self._settled_loss(loss, rows, dimension, epsilon)
+            return self.mechanism_for(
+                settled, rows, dimension, epsilon=epsilon, histograms=histograms
+            )
+
+        return mechanism_at
+
+    def _alternatives(self, own: Mechanism) -> Iterator[tuple[str, "LinearTraining"]]:
+        """Yield the same training with each other mechanism and noise that takes the loss.
+
+        Λ is automatic: a given one is for the mechanism it was given with. A given δ is kept where
+        a noise needs one.
+        """
+        for kind in MECHANISMS.own:
+            if own.loss.outputs > 1 and not kind.is_multiclass:
+                continue
+            for noise, needs_delta in kind.noises.items():
+                if (kind.kind, noise) == (own.kind, own.noise):
+                    continue
+                training = copy.copy(self)
+                training.mechanism, training.noise = kind.kind, noise
+                training.delta = (self.delta or "auto") if needs_delta else "auto"
+                training.regularization, training.publishing = "auto", None
+                yield mechanism_name(kind.kind, noise), training
 
     def ready_table(self, rows: Rows, source: TableRows, facts: Facts) -> Prepared:
         """Return the rows of a table and the mechanism of a model of them; spends nothing.

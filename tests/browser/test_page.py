@@ -127,3 +127,14 @@ def test_what_is_written_in_drawings_can_be_read(open_page, made, kind):
     for width, height in (DESKTOP, PHONE):
         page.set_viewport_size({"width": width, "height": height})
         assert page.evaluate(LABELS) == []
+
+
+def test_the_frontier_is_side_by_side_where_there_is_room(open_page, made):
+    figure = "figure[data-figure=frontier]"
+    for size, beside in ((DESKTOP, True), (PHONE, False)):
+        page = open_page(made("epsilon"), size=size)
+        first, second = (panel.bounding_box() for panel in page.locator(f"{figure} .panel").all())
+        assert (first["y"] == second["y"]) is beside
+        assert (first["x"] == second["x"]) is not beside
+        # The recommended point, in each panel.
+        assert page.locator(f"{figure} .chart circle.dot.main").count() == 2

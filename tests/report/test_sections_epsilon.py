@@ -13,7 +13,7 @@ import expost
 from expost.epsilon.black_box import BlackBox
 from expost.epsilon.sweep import LawSweep
 from expost.report import document_of, parse_json, render_json, render_markdown, render_text
-from expost.report.document import Widget
+from expost.report.document import Table, Widget
 from expost.report.sections.epsilon_figures import epsilon_curves
 from expost.report.slider import SHARES, epsilon_range, slider_of_choice, slider_widget
 from expost.types import Audience
@@ -70,7 +70,9 @@ def test_it_is_whole_whatever_was_found(kind):
     assert found.audience is Audience.CURATOR_ONLY
     assert parse_json(render_json(found)).documents == (found,)
     assert len({part.id for part in found.sections}) == len(found.sections)
-    assert ("utility" in found.figures) == (choice.utility is not None)
+    assert ("frontier" in found.figures) == (choice.utility is not None)
+    # The first figure of the page, and of plot().
+    assert [*found.figures].index("posterior") == (choice.utility is not None)
     assert {"posterior", "transition"} <= set(found.figures)
     assert found.facts["verdict"] == choice.verdict
     for text in (render_text(found), render_markdown(found), str(choice)):
@@ -207,7 +209,7 @@ def test_the_table_of_tried_values(kind):
     if utility is None:
         assert not [part for part in found.sections if part.brief]
         return
-    tried = table_of(found, "epsilon-utility")
+    tried = table_of(found, "frontier")
     shown, epsilons = column(tried, "ε")
     assert epsilons == [*utility.epsilons.tolist(), None, None]
     for text, value in zip(shown[:-2], utility.epsilons, strict=True):
@@ -322,7 +324,7 @@ def test_series_are_those_of_the_choice(kind):
         np.testing.assert_array_equal(line.y, values[~np.isnan(values)])
     is_laplace = isinstance(choice.sweep, LawSweep) and choice.sweep.mechanism.noise == "laplace"
     assert curves.has_plateaus == is_laplace
-    for figure in found.values():
+    for figure in (found["posterior"], found["transition"]):
         for panel in figure.panels:
             assert (panel.x.quantity, panel.x.log) == ("epsilon", True)
             assert (panel.x.low, panel.x.high) == epsilon_range(choice)
@@ -331,19 +333,83 @@ def test_series_are_those_of_the_choice(kind):
             assert len(marks) == (choice.recommended is not None) + ceiling
             for rule in marks:
                 assert panel.x.low <= rule.at <= panel.x.high
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_the_frontier_is_that_of_the_choice(kind):
+    choice, found = choice_of(kind), document(kind)
     if choice.utility is None:
+        assert choice.frontier == choice.alternatives == ()
         return
-    (panel,), curve = found["utility"].panels, choice.utility.leading
-    (line,), (band,) = panel.lines, panel.bands
-    for series, values in (
-        (line.x, choice.utility.epsilons),
-        (line.y, curve.mean),
-        (band.low, curve.low),
-        (band.high, curve.high),
+    utility, curve = choice.utility, choice.utility.leading
+    own, *others = choice.frontier
+    np.testing.assert_array_equal(own.posterior, choice.posterior_at(utility.epsilons))
+    index = [*utility.epsilons].index(choice.recommended) if choice.recommended else None
+    for panel, over in zip(
+        found.figures["frontier"].panels, ("epsilons", "posterior"), strict=True
     ):
-        np.testing.assert_array_equal(series, values)
-    best, base, *_ = panel.rules
-    assert (best.at, base.at) == (curve.best, curve.base_rate)
+        marked = [line for line in panel.lines if line.dots]
+        lines = [line for line in panel.lines if not line.dots]
+        assert [line.name for line in lines] == [each.name for each in choice.frontier]
+        assert len({line.role for line in lines}) == len(lines)
+        for line, each in zip(lines, choice.frontier, strict=True):
+            np.testing.assert_array_equal(line.x, getattr(each, over))
+            np.testing.assert_array_equal(line.y, each.score)
+        (band,) = panel.bands
+        for series, values in (
+            (lines[0].y, curve.mean),
+            (band.x, lines[0].x),
+            (band.low, curve.low),
+            (band.high, curve.high),
+        ):
+            np.testing.assert_array_equal(series, values)
+        best, base, *_ = panel.rules
+        assert (best.at, base.at) == (curve.best, curve.base_rate)
+        # The recommended point is marked once, inside of the panel.
+        points = [] if index is None else [(lines[0].x[index], curve.mean[index])]
+        assert [(line.x[0], line.y[0]) for line in marked] == points
+        for x, y in points:
+            assert panel.x.low <= x <= panel.x.high
+            assert panel.y.low <= y <= panel.y.high
+    (limit,) = (rule for rule in panel.rules if rule.axis == "x")
+    assert limit.at == choice.limit.max_posterior
+    shown = [
+        block for block in section(found, "frontier-others").blocks if isinstance(block, Table)
+    ]
+    for other, each in zip(shown, others, strict=True):
+        assert other.caption == each.name
+        assert other.values == (*zip(each.epsilons, each.score, each.posterior, strict=True),)
+        for text, posterior in zip(column(other, "posterior")[0], each.posterior, strict=True):
+            on_the_safe_side(text, posterior, up=True)
+
+
+@pytest.mark.parametrize("kind", ["objective", "regression"])
+def test_what_one_more_unit_of_epsilon_buys(kind):
+    utility = choice_of(kind).utility
+    texts, rates = column(table_of(document(kind), "frontier"), "gain per ε")
+    scores, sign = utility.leading.mean, -1 if utility.measure == "log_loss" else 1
+    assert rates[-3:] == [None] * 3
+    for index, rate in enumerate(rates[:-3]):
+        step = utility.epsilons[index + 1] - utility.epsilons[index]
+        gain = sign * (scores[index + 1] - scores[index])
+        assert rate == pytest.approx(gain / step, rel=1e-6, abs=1e-9)
+        if texts[index].startswith("<"):
+            assert rate < read(texts[index][2:])
+        else:
+            assert float(read(texts[index])) == pytest.approx(rate, rel=0.05)
+
+
+def test_plot_draws_the_frontier_side_by_side():
+    made = choice_of("objective").plot()
+    assert made.figure.key == "frontier"
+    first, second = (ax.get_position() for ax in made.axes_)
+    assert made.png()
+    assert first.y0 == second.y0
+    assert first.x1 < second.x0
+    (legend,) = made.figure_.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert len(names) == len(set(names))
+    assert {curve.name for curve in choice_of("objective").frontier} <= set(names)
 
 
 def losses_at(choice, distance, epsilon, draws=200_000):

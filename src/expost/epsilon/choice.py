@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from expost.epsilon.frontier import FrontierCurve
 from expost.epsilon.limit import Plan, PosteriorLimit
 from expost.epsilon.recommend import Recommendation
 from expost.epsilon.sampled import Sweep
@@ -18,6 +19,7 @@ from expost.files.atomic import write_bytes
 from expost.files.parts import Part
 from expost.files.sealed import plain
 from expost.mechanisms import Mechanism
+from expost.mechanisms.base import mechanism_name
 from expost.numbers import lower_text
 from expost.results import ScalarTable
 from expost.types import Audience, FloatArray, IntArray
@@ -46,6 +48,9 @@ class EpsilonChoice(ScalarTable):
         LeBlond et al. (2023), which explains and does not decide.
     plan
         How a model would be released at each ε; None of a black box.
+    alternatives
+        The other mechanisms and noises that take the loss, each over a few ε; empty where the
+        utility was not measured. A curve without an ε is of a mechanism that refused.
     is_public
         Whether posteriors are bounded by public constants, and not by the sweep.
     description
@@ -73,6 +78,7 @@ class EpsilonChoice(ScalarTable):
     read_from_data: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     plan: Plan | None = None
+    alternatives: tuple[FrontierCurve, ...] = ()
     is_public: bool = False
     ids: tuple[Any, ...] | None = None
     parts: Mapping[int, Part] | None = None
@@ -151,6 +157,28 @@ class EpsilonChoice(ScalarTable):
             return self.sweep.posterior(epsilons)
         each = (self.plan(float(epsilon)) for epsilon in epsilons)
         return np.array([self.limit.of_a_row(mechanism) for mechanism in each])
+
+    @cached_property
+    def frontier(self) -> tuple[FrontierCurve, ...]:
+        """The leading measure and the posterior over ε: of this mechanism, then of the others.
+
+        Empty where the utility was not measured.
+        """
+        if self.utility is None or self.plan is None:
+            return ()
+        mechanism, epsilons = self.plan(float(self.utility.epsilons[-1])), self.utility.epsilons
+        own = FrontierCurve(
+            name=mechanism_name(mechanism.kind, mechanism.noise),
+            epsilons=epsilons,
+            score=self.utility.leading.mean,
+            posterior=self.posterior_at(epsilons),
+        )
+        return own, *(curve for curve in self.alternatives if len(curve.epsilons))
+
+    @property
+    def not_compared(self) -> tuple[str, ...]:
+        """The names of the mechanisms that refused every ε at which others were measured."""
+        return tuple(curve.name for curve in self.alternatives if not len(curve.epsilons))
 
     @cached_property
     def posteriors(self) -> "Posteriors | None":
@@ -258,6 +286,8 @@ class EpsilonChoice(ScalarTable):
             "posterior": self.posterior.tolist(),
             "one_sidedness": plain(self.one_sidedness._asdict(), missing=True),
             "utility": None if self.utility is None else _utility_fields(self.utility),
+            "frontier": [plain(vars(curve), missing=True) for curve in self.frontier],
+            "not_compared": list(self.not_compared),
             "table": plain(self.columns(), missing=True) if self.parts is None else TABLE,
             "read_from_data": list(self.read_from_data),
             "notices": list(self.notices),

@@ -20,6 +20,7 @@ from expost.data.frames import text_columns
 from expost.engine import SILENT, Progress
 from expost.epsilon.black_box import BlackBox, fixed_to
 from expost.epsilon.choice import EpsilonChoice
+from expost.epsilon.frontier import FrontierCurve, compare_mechanisms
 from expost.epsilon.gradients import Gradients
 from expost.epsilon.limit import PosteriorLimit, find_ceiling
 from expost.epsilon.ranked import RankedRows
@@ -268,7 +269,7 @@ def choose_for(
         ceiling = sweep.ceiling()
     else:
         ceiling = find_ceiling(plan, question.limit)
-    utility = None
+    utility, others = None, tuple[FrontierCurve, ...]()
     if question.folds:
         trials = Trials(
             objective=replace(objective, loss=prepared.noiseless_loss),
@@ -280,6 +281,8 @@ def choose_for(
             progress=progress,
         )
         utility = search(trials, ceiling, question.share, question.epsilons)
+        plans = prepared.alternatives
+        others = tuple(compare_mechanisms(trials, question.limit, plans, question.epsilons))
     recommendation = decide(plan, ceiling, utility, share=question.share)
     if sweep is None:
         at = recommendation.epsilon or recommendation.ceiling or 1.0
@@ -294,6 +297,7 @@ def choose_for(
         read_from_data=prepared.read_from_data,
         notices=(*prepared.clipped, *sweep.remarks),
         plan=plan,
+        alternatives=others,
         is_public=not followed.is_exact,
         ids=ids,
         parts=parts,

@@ -17,7 +17,7 @@ The gain of a model is how much better it is than the base rate. Gains and their
 taken fold by fold, and standard errors are those over the folds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -30,6 +30,7 @@ from expost.epsilon.sweep import child
 from expost.errors import InvalidInput
 from expost.glm import Objective, minimise
 from expost.losses import Loss
+from expost.mechanisms import Mechanism
 from expost.rows import HeldRows
 from expost.types import FloatArray
 
@@ -39,6 +40,8 @@ __all__ = ["MEASURES", "Curve", "Trials", "Utility", "measures_of"]
 MEASURES = ("log_loss", "r2", "auc", "accuracy")
 # A function of (predictors (m, n) or (m, n, q), labels (n,)) that scores each of m models.
 Scorer = Callable[[FloatArray, FloatArray], FloatArray]
+# By fold, a point near the minimiser.
+_Bases = dict[int, FloatArray]
 # Scores of rows held at a time.
 _BLOCK_SCORES = 2**20
 _TAIL = 0.05
@@ -48,6 +51,8 @@ _INNER_FOLDS = 3
 _INNER_ROWS = 4_000
 # The gradient (averaged) at which a model is good enough to be scored.
 _FIT = 1e-6
+# The same where models are only compared: J is within this of its minimum, gradient²/(2Λ).
+_ROUGHLY = 1e-5
 # The gradient at which the search for the minimiser without noise ends, and those with noise begin.
 _NEAR = 1e-3
 
@@ -125,13 +130,11 @@ class _Fold:
     """One fold: rows to train on, and rows to score models on.
 
     ``known``  (1, s) or (1, s, q) the predictors of the base rate for the scored rows.
-    ``draws``  (m, q·d) the noise of each release in units of its resolution.
     """
 
     train: HeldRows
     scored: HeldRows
     known: FloatArray
-    draws: FloatArray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -152,7 +155,7 @@ class Trials:
     measure: str | None = None
     progress: Progress = SILENT
     _scores: dict[float, dict[str, FloatArray]] = field(default_factory=dict, init=False)
-    _bases: dict[int, FloatArray] = field(default_factory=dict, init=False)
+    _bases: _Bases = field(default_factory=dict, init=False)
 
     @property
     def leading(self) -> str:
@@ -168,21 +171,11 @@ class Trials:
     @cached_property
     def _parts(self) -> list[_Fold]:
         loss, parts = self.objective.loss, list[_Fold]()
-        noise = self.plan(1.0).unit_noise
         for fold in range(self.folds):
             train, scored = self.rows.split(fold)
             known = _base_rate(loss, train.y)
             shape = (1, scored.count) if loss.outputs == 1 else (1, scored.count, loss.outputs)
-            parts.append(
-                _Fold(
-                    train=train,
-                    scored=scored,
-                    known=np.broadcast_to(known, shape),
-                    draws=noise.sample(
-                        self.releases, np.random.default_rng(child(self.seed, fold))
-                    ),
-                )
-            )
+            parts.append(_Fold(train=train, scored=scored, known=np.broadcast_to(known, shape)))
         return parts
 
     @cached_property
@@ -215,27 +208,64 @@ class Trials:
     def score(self, *epsilons: float) -> None:
         """Draw and score the models of each ε, unless that was done."""
         missing = [epsilon for epsilon in epsilons if epsilon not in self._scores]
-        self.progress.rows(len(missing) * (self.folds - 1) * self.rows.rows.count)
+        self._announce(len(missing))
+        scorers = _scorers(self.objective.loss)
         for epsilon in missing:
-            self._score(epsilon)
+            mechanism = self.plan(epsilon)
+            self._scores[epsilon] = self._scored(
+                mechanism, self.releases, scorers, self._bases, _FIT
+            )
 
-    def _score(self, epsilon: float) -> None:
-        mechanism = self.plan(epsilon)
-        loss, scorers = mechanism.loss, _scorers(self.objective.loss)
+    def compare(self, mechanisms: Sequence[Mechanism], releases: int) -> FloatArray:
+        """Return (k,) the mean of the leading measure of models by other mechanisms.
+
+        ``mechanisms``  of one kind and noise, each at its own ε.
+        ``releases``    of each fold by each of them.
+        """
+        self._announce(len(mechanisms))
+        scorers = {self.leading: _scorers(self.objective.loss)[self.leading]}
+        bases = _Bases(self._bases)
+        scores: dict[float, float] = {}
+        # The minimiser of one ε is near that of the next.
+        for mechanism in sorted(mechanisms, key=lambda each: each.epsilon, reverse=True):
+            gradient = min(float(np.sqrt(2 * mechanism.total_regularization * _ROUGHLY)), _NEAR)
+            scored = self._scored(mechanism, releases, scorers, bases, gradient)
+            scores[mechanism.epsilon] = float(scored[self.leading].mean())
+        return np.array([scores[mechanism.epsilon] for mechanism in mechanisms])
+
+    def _announce(self, epsilons: int) -> None:
+        self.progress.rows(epsilons * (self.folds - 1) * self.rows.rows.count)
+
+    def _scored(
+        self,
+        mechanism: Mechanism,
+        releases: int,
+        scorers: dict[str, Scorer],
+        bases: _Bases,
+        tolerance: float,
+    ) -> dict[str, FloatArray]:
+        """Return (folds, releases) of each measure.
+
+        ``bases``      by fold a point near the minimiser; replaced by a nearer one.
+        ``tolerance``  the largest gradient at a minimiser.
+        """
+        loss = mechanism.loss
         scores: dict[str, list[FloatArray]] = {name: [] for name in scorers}
         for number, part in enumerate(self._parts):
             penalty = np.full(mechanism.dimension, mechanism.total_regularization)
             training = Objective(rows=part.train, loss=loss, penalty=penalty)
-            # The minimiser of the last ε is near that of this one.
-            start = self._bases.get(number)
-            near = minimise(training, tolerance=_NEAR, start=start, curved=True)
-            self._bases[number] = near.theta
-            models = mechanism.sampler(training, near).perturbed(epsilon, part.draws, _FIT)
+            near = minimise(training, tolerance=_NEAR, start=bases.get(number), curved=True)
+            bases[number] = near.theta
+            rng = np.random.default_rng(child(self.seed, number))
+            draws = mechanism.unit_noise.sample(releases, rng)
+            sampler = mechanism.sampler(training, near)
+            # Its ε is that of the model alone, where an encoding spends a part.
+            models = sampler.perturbed(sampler.mechanism.epsilon, draws, tolerance)
             scored = _scored(part.scored.X, part.scored.y, models, loss, scorers)
             for name, values in scored.items():
                 scores[name].append(values)
             self.progress.advance(part.train.count)
-        self._scores[epsilon] = {name: np.stack(values) for name, values in scores.items()}
+        return {name: np.stack(values) for name, values in scores.items()}
 
     def utility(self) -> Utility:
         """Return the scores of every ε that was tried."""

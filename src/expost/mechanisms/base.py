@@ -55,6 +55,7 @@ __all__ = [
     "default_delta",
     "default_mechanism",
     "default_noise",
+    "mechanism_name",
     "register",
 ]
 
@@ -395,6 +396,11 @@ class Registry(Mapping[str, type[Mechanism]]):
         return mechanism
 
     @property
+    def own(self) -> tuple[type[Mechanism], ...]:
+        """The mechanisms of expost's own."""
+        return tuple(self._own.values())
+
+    @property
     def multiclass(self) -> tuple[str, ...]:
         """The names of expost's own mechanisms that take more than two classes."""
         return tuple(name for name, kind in self._own.items() if kind.is_multiclass)
@@ -443,6 +449,11 @@ def default_noise(kind: type["Mechanism"], dimension: int, delta: float | str | 
     pure = delta == 0 or (delta in (None, "auto") and dimension <= _FEW_COEFFICIENTS)
     wanted = [name for name, needs_delta in kind.noises.items() if needs_delta is not pure]
     return wanted[0] if wanted else next(iter(kind.noises))
+
+
+def mechanism_name(kind: str, noise: str) -> str:
+    """Return a mechanism and its noise in a few words."""
+    return f"{kind} perturbation, {noise} noise"
 
 
 def default_delta(rows: int) -> float:

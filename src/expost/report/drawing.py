@@ -20,6 +20,8 @@ from expost.types import Audience
 __all__ = ["Drawing", "draw", "plot", "print_audience"]
 
 _INCHES, _HEIGHT, _LOW_HEIGHT = 6.8, 4.0, 2.9
+# The width of each panel of those side by side.
+_NARROW_INCHES = 4.8
 # The group id of the audience on axes that several drawings share.
 _AUDIENCE = "expost-audience"
 _STRICTNESS = (Audience.CURATOR_ONLY, Audience.NEEDS_REVIEW, Audience.PUBLIC)
@@ -95,9 +97,11 @@ def draw(figure: Figure, audience: Audience, ax: Any = None) -> Drawing:
     if ax is None:
         from matplotlib.figure import Figure as Canvas
 
-        height = panels * (_LOW_HEIGHT if panels > 1 else _HEIGHT)
-        canvas = Canvas(figsize=(_INCHES, height), layout="constrained")
-        axes = tuple(canvas.subplots(panels, 1, squeeze=False).ravel())
+        across, down = (panels, 1) if figure.beside else (1, panels)
+        height = down * (_LOW_HEIGHT if down > 1 else _HEIGHT)
+        width = _INCHES if across == 1 else _NARROW_INCHES * across
+        canvas = Canvas(figsize=(width, height), layout="constrained")
+        axes = tuple(canvas.subplots(down, across, squeeze=False).ravel())
     else:
         axes = tuple(np.ravel(np.asarray(ax, dtype=object)))
         if len(axes) != panels:
@@ -107,6 +111,11 @@ def draw(figure: Figure, audience: Audience, ax: Any = None) -> Drawing:
     for each, panel in zip(axes, figure.panels, strict=True):
         _draw_panel(each, panel)
         print_audience(each, audience)
+    if not figure.beside:
+        for each in axes:
+            _draw_legend(each, each)
+    else:
+        _draw_legend(axes[0] if ax is not None else axes[0].figure, *axes)
     return Drawing(
         figure=figure,
         audience=audience,
@@ -139,19 +148,26 @@ def _draw_panel(ax: Any, panel: Panel) -> None:
     ax.set_axisbelow(True)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
-    names = [
-        *(line.name for line in panel.lines),
-        *(band.name for band in panel.bands),
-        *(rule.name for rule in panel.rules),
-    ]
-    if any(names):
-        ax.legend(loc="best", fontsize="small", frameon=False)
+
+
+def _draw_legend(owner: Any, *axes: Any) -> None:
+    """Draw the legend of the names in ``axes``, each once, inside of axes or above a figure."""
+    entries: dict[str, Any] = {}
+    for ax in axes:
+        handles, names = ax.get_legend_handles_labels()
+        entries |= {name: handle for handle, name in zip(handles, names, strict=True)}
+    if not entries:
+        return
+    style: dict[str, Any] = {"loc": "best"}
+    if owner not in axes:
+        style = {"loc": "outside upper center", "ncols": 3}
+    owner.legend(entries.values(), entries.keys(), fontsize="small", frameon=False, **style)
 
 
 def _draw_line(ax: Any, line: Line, zorder: float) -> None:
     style = _line_style(line.role)
     if line.dots or len(line.x) == 1:
-        style |= {"ls": "", "marker": "o", "ms": 5}
+        style |= {"ls": "", "marker": "o", "ms": 1.25 * line.radius}
     if line.step:
         style["drawstyle"] = "steps-post"
     ax.plot(line.x, line.y, label=_name(line.name), zorder=zorder, **style)

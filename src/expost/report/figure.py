@@ -57,6 +57,8 @@ class Line:
         The role of the series, which determines its colour and dashes.
     dots : bool
         Whether single points are drawn instead of a line.
+    radius : float
+        Of single points, in pixels of the page.
     step : bool
         Whether the line is a step function that is continuous from the right.
     low, high : sequence of float or None
@@ -68,6 +70,7 @@ class Line:
     y: Sequence[float]
     role: Role = "main"
     dots: bool = False
+    radius: float = 4.0
     step: bool = False
     low: Sequence[float] | None = None
     high: Sequence[float] | None = None
@@ -125,9 +128,13 @@ class Figure:
         The panels, from top to bottom.
     caption : str
         A sentence below the figure.
+    beside : bool
+        Whether matplotlib draws the panels side by side, under one legend. A page does so with all
+        figures where there is room.
     """
 
     key: str
     description: str
     panels: tuple[Panel, ...]
     caption: str = ""
+    beside: bool = False

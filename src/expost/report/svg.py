@@ -26,7 +26,7 @@ _CATEGORY, _LETTERS, _LETTER = 34, 17, 10
 _MOST_POINTS = 1000
 # Values outside of the panel, and infinite ones, are drawn this many panels away at most.
 _FAR = 10
-_DOT = Markup('<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="4"/>')
+_DOT = Markup('<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="{:g}"/>')
 # Before %, around × 10 and in ε = 1.
 _SPACES = re.compile(r"(?<=\d) %| × (?=10)|(?<=[εδμσ]) = (?=[\d∞])|(?<=±) (?=\d)")
 _Scale = Callable[[float], float]
@@ -346,7 +346,7 @@ def _line(line: Line, area: _Area) -> Iterator[Markup]:
         return
     for piece in _pieces(_points(line.x, line.y, area)):
         if len(piece) == 1:
-            yield _DOT.format(line.role, *piece[0])
+            yield _DOT.format(line.role, *piece[0], line.radius)
             continue
         drawn = _thinned(_stepped(piece) if line.step else piece)
         yield Markup('<polyline class="series {}" points="{}"/>').format(line.role, _text_of(drawn))
@@ -357,7 +357,7 @@ def _dots(line: Line, area: _Area) -> Iterator[Markup]:
     places = ((round(x, 1), round(y, 1)) for x, y in _points(line.x, line.y, area))
     for x, y in dict.fromkeys(places):
         if area.left <= x <= area.right and area.top <= y <= area.bottom:
-            yield _DOT.format(line.role, x, y)
+            yield _DOT.format(line.role, x, y, line.radius)
 
 
 _Points = list[tuple[float, float]]

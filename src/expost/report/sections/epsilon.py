@@ -12,6 +12,7 @@ import numpy as np
 
 from expost._order import share_ranks
 from expost.epsilon.choice import EpsilonChoice
+from expost.epsilon.frontier import FrontierCurve
 from expost.epsilon.sampled import Sweep
 from expost.epsilon.sweep import LawSweep, ends_of
 from expost.epsilon.utility import Utility
@@ -31,9 +32,9 @@ from expost.report.sections.bounds import at_most
 from expost.report.sections.epsilon_figures import (
     EpsilonCurves,
     epsilon_curves,
+    frontier_figure,
     posterior_figure,
     transition_figure,
-    utility_figure,
 )
 from expost.report.sections.epsilon_overview import (
     MEASURES,
@@ -101,16 +102,23 @@ def epsilon_document(choice: EpsilonChoice, *, command: str | None = None) -> Do
 def _sections(choice: EpsilonChoice, curves: EpsilonCurves) -> Iterator[Section]:
     if choice.utility is not None:
         yield Section(
-            id="epsilon-utility",
-            title="Utility against ε",
+            id="frontier",
+            title="Utility against ε and against the posterior",
             nav="Overview",
             brief=True,
             blocks=(
-                utility_figure(choice),
+                frontier_figure(choice),
                 _tried_table(choice, choice.utility),
                 Text(text=_measured(choice.utility), small=True),
             ),
         )
+        if choice.alternatives:
+            yield Section(
+                id="frontier-others",
+                title="Other mechanisms on these rows",
+                nav="Overview",
+                blocks=(*_other_blocks(choice, choice.utility),),
+            )
     yield Section(
         id="epsilon-posterior",
         title="Posterior against ε",
@@ -160,8 +168,29 @@ def _measured(utility: Utility) -> str:
     return (
         f"Means over {count(models)} models at each ε on held-out rows ({utility.folds} folds of"
         f" {count(utility.rows)} rows); none was released. Share of gain: the gain over the base"
-        " rate, divided by that of the best reachable model."
+        " rate, divided by that of the best reachable model. Gain per ε: how much better the"
+        f" {MEASURES[utility.measure]} gets with one more unit of ε, from this ε to the next."
     )
+
+
+def _other_blocks(choice: EpsilonChoice, utility: Utility) -> Iterator[Block]:
+    """Yield what the other mechanisms reach at some ε, and which were not compared."""
+    _, *others = choice.frontier
+    yield from (_other_table(curve, utility) for curve in others)
+    if others:
+        yield Text(
+            text="Means over fewer models on the same held-out rows, each mechanism with its own"
+            " automatic regularization. Compare mechanisms at the same posterior: the same ε does"
+            " not bound the posterior of a row equally.",
+            small=True,
+        )
+    if choice.not_compared:
+        names = "; ".join(choice.not_compared)
+        yield Text(
+            text="Not compared, because they have no guarantee for this loss, or refuse these ε:"
+            f" {names}.",
+            small=True,
+        )
 
 
 def _posterior_sentences(choice: EpsilonChoice) -> Iterator[str]:
@@ -227,7 +256,9 @@ def _private_choice(choice: EpsilonChoice) -> str:
 
 def _tried_table(choice: EpsilonChoice, utility: Utility) -> Table:
     """Return the scores and the posterior at every ε that was tried, with what they compare to."""
-    posteriors = choice.posterior_at(utility.epsilons)
+    posteriors = choice.frontier[0].posterior
+    # What one more unit of ε buys, up to the next value that was tried.
+    rates = [*(np.diff(utility.leading.gain) / np.diff(utility.epsilons)).tolist(), None]
     marks = {
         epsilon: mark
         for epsilon, mark in (
@@ -243,6 +274,7 @@ def _tried_table(choice: EpsilonChoice, utility: Utility) -> Table:
             {name: float(curve.mean[index]) for name, curve in utility.curves.items()},
             _known(utility.leading.share[index]),
             below_one(posteriors[index]),
+            rates[index],
         )
         for index, epsilon in enumerate(utility.epsilons.tolist())
     ]
@@ -252,15 +284,37 @@ def _tried_table(choice: EpsilonChoice, utility: Utility) -> Table:
     return table(
         [
             *tried,
-            (None, "best reachable, no noise", best, 1.0 if is_gain else None, None),
-            (None, "base rate", base, 0.0 if is_gain else None, None),
+            (None, "best reachable, no noise", best, 1.0 if is_gain else None, None, None),
+            (None, "base rate", base, 0.0 if is_gain else None, None, None),
         ],
         ("ε", lambda row: row[0], lambda epsilon: number(epsilon, "down")),
         ("", lambda row: row[1], str),
         *(_score_column(name) for name in utility.curves),
         ("share of gain", lambda row: row[3], _gain_share),
         ("posterior", lambda row: row[4], posterior_text),
+        ("gain per ε", lambda row: row[5], lambda rate: _rate_text(utility.measure, rate)),
         caption="Held-out scores of released models, and the posterior of the most exposed row",
+    )
+
+
+def _rate_text(measure: str, rate: float) -> str:
+    """Return a gain per unit of ε with two digits; of a share of rows, in percentage points."""
+    value, least, unit = (100 * rate, 0.1, " %") if measure == "accuracy" else (rate, 0.001, "")
+    if value < least:
+        return f"< {number(least) if value >= 0 else 0}{unit}"
+    return f"{number(value, digits=2)}{unit}"
+
+
+def _other_table(curve: FrontierCurve, utility: Utility) -> Table:
+    """Return the leading measure and the posterior of another mechanism at each of its ε."""
+    name = utility.measure
+    columns = curve.epsilons.tolist(), curve.score.tolist(), curve.posterior.tolist()
+    return table(
+        zip(*columns, strict=True),
+        ("ε", lambda line: line[0], lambda epsilon: number(epsilon, "down")),
+        (MEASURES[name], lambda line: line[1], lambda score: score_text(name, score)),
+        ("posterior", lambda line: below_one(line[2]), posterior_text),
+        caption=curve.name,
     )
 
 

@@ -11,23 +11,27 @@ rows       the farthest from the base, which is the most exposed; and the median
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import cycle
 
 import numpy as np
 
 from expost.epsilon.choice import EpsilonChoice
+from expost.epsilon.frontier import FrontierCurve
 from expost.epsilon.sweep import LawSweep, Pair, ends_of
-from expost.epsilon.utility import Utility
+from expost.epsilon.utility import Curve, Utility
 from expost.noise.transition import first_plateau
 from expost.numbers import number, percent, rounded_down, share
 from expost.report.figure import Axis, Band, Figure, Line, Panel, Role, Rule
+from expost.report.sections.bounds import at_most
 from expost.report.sections.epsilon_overview import (
     MEASURES,
     epsilon_text,
     posterior_text,
     released_epsilon,
     score_text,
+    tried_index,
 )
 from expost.report.slider import epsilon_range
 from expost.types import FloatArray
@@ -35,13 +39,15 @@ from expost.types import FloatArray
 __all__ = [
     "EpsilonCurves",
     "epsilon_curves",
+    "frontier_figure",
     "posterior_figure",
     "transition_figure",
-    "utility_figure",
 ]
 
 # Values of ε on a curve that is computed from the exact law; a public bound takes a search each.
 _POINTS, _FEWER = 121, 19
+# Of the other mechanisms on the frontier.
+_OTHERS: tuple[Role, ...] = ("second", "third", "fourth", "limit")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -98,48 +104,108 @@ def _between_plateaus(sweep: LawSweep) -> Pair:
     return Pair(*pair)
 
 
-def utility_figure(choice: EpsilonChoice) -> Figure:
-    """Return the leading measure over ε, the base rate and the best reachable model."""
-    utility = choice.utility
+def frontier_figure(choice: EpsilonChoice) -> Figure:
+    """Return the leading measure over ε and over the posterior, of this and other mechanisms."""
+    utility, limit = choice.utility, choice.limit
     assert utility is not None
-    name, curve, epsilons = utility.measure, utility.leading, _series(utility.epsilons)
-    band = Band(
-        name="nine of ten releases", x=epsilons, low=_series(curve.low), high=_series(curve.high)
-    )
-    low, high = _utility_limits(utility)
+    name, curve, own = utility.measure, utility.leading, choice.frontier[0]
     better = "less" if name == "log_loss" else "more"
+    low, high = _utility_limits(choice, utility)
+    y = Axis(
+        label=f"{MEASURES[name]} ({better} is better)",
+        low=low,
+        high=high,
+        format="percent" if name == "accuracy" else "number",
+    )
+    references = (
+        Rule(name=f"best reachable, {score_text(name, curve.best)}", at=curve.best, role="fifth"),
+        Rule(name=f"base rate, {score_text(name, curve.base_rate)}", at=curve.base_rate),
+    )
+    bound = f"limit: {share(limit.max_posterior)}"
     ends = [
-        f"{score_text(name, float(curve.mean[index]))} at ε = {number(epsilons[index])}"
+        f"{score_text(name, float(curve.mean[index]))} at ε = {number(float(own.epsilons[index]))},"
+        f" where the posterior is {at_most(posterior_text(own.posterior[index]))}"
         for index in (0, -1)
     ]
-    panel = Panel(
-        title=f"Held-out {MEASURES[name]} of released models",
-        x=_epsilon_axis(choice),
-        y=Axis(
-            label=f"{MEASURES[name]} ({better} is better)",
-            low=low,
-            high=high,
-            format="percent" if name == "accuracy" else "number",
-        ),
-        bands=(band,),
-        lines=(Line(name="mean of releases", x=epsilons, y=_series(curve.mean)),),
-        rules=(
-            Rule(
-                name=f"best reachable, {score_text(name, curve.best)}", at=curve.best, role="third"
+    return Figure(
+        key="frontier",
+        description=f"The mean {MEASURES[name]} is {ends[0]}, and {ends[1]}.",
+        panels=(
+            Panel(
+                title=f"Held-out {MEASURES[name]} against ε",
+                x=_tried_axis(choice),
+                y=y,
+                bands=(_releases_band(curve, own.epsilons),),
+                lines=(*_frontier_lines(choice, lambda each: each.epsilons),),
+                rules=(*references, *_ceiling_mark(choice)),
             ),
-            Rule(name=f"base rate, {score_text(name, curve.base_rate)}", at=curve.base_rate),
-            *_marks(choice),
+            Panel(
+                title=f"Held-out {MEASURES[name]} against the posterior",
+                x=_posterior_axis(choice),
+                y=y,
+                bands=(_releases_band(curve, own.posterior),),
+                lines=(*_frontier_lines(choice, lambda each: each.posterior),),
+                rules=(*references, Rule(name="", at=limit.max_posterior, axis="x", label=bound)),
+            ),
         ),
+        beside=True,
     )
-    return _figure("utility", panel, f"The mean {MEASURES[name]} is {ends[0]} and {ends[1]}.")
 
 
-def _utility_limits(utility: Utility) -> tuple[float, float]:
+def _frontier_lines(
+    choice: EpsilonChoice, over: Callable[[FrontierCurve], FloatArray]
+) -> Iterator[Line]:
+    """Yield the recommended point, this mechanism and the others."""
+    assert choice.utility is not None
+    own, *others = choice.frontier
+    index = tried_index(choice.utility, choice.recommended)
+    if index is not None:
+        yield Line(
+            name=f"recommended: ε = {epsilon_text(choice.recommended)}",
+            x=(float(over(own)[index]),),
+            y=(float(own.score[index]),),
+            dots=True,
+            radius=7.0,
+        )
+    yield Line(name=own.name, x=_series(over(own)), y=_series(own.score))
+    for curve, role in zip(others, cycle(_OTHERS), strict=False):
+        yield Line(name=curve.name, x=_series(over(curve)), y=_series(curve.score), role=role)
+
+
+def _releases_band(curve: Curve, x: FloatArray) -> Band:
+    low, high = _series(curve.low), _series(curve.high)
+    return Band(name="nine of ten releases", x=_series(x), low=low, high=high)
+
+
+def _tried_axis(choice: EpsilonChoice) -> Axis:
+    """Return the axis of the values of ε at which utility was measured."""
+    tried = np.concatenate([curve.epsilons for curve in choice.frontier])
+    low, high = float(tried.min()), float(tried.max())
+    if low == high:
+        low, high = low / 2, high * 2
+    return replace(_epsilon_axis(choice), low=low, high=high)
+
+
+def _posterior_axis(choice: EpsilonChoice) -> Axis:
+    """Return the axis of posteriors: some way past the limit, and past what would be enough."""
+    limit, own, advice = choice.limit, choice.frontier[0], choice.recommendation
+    reached = own.posterior[np.isin(own.epsilons, [advice.enough or 0.0, advice.better or 0.0])]
+    most = max([limit.max_posterior, *reached.tolist()])
+    return Axis(
+        label=f"posterior of a row in {share(limit.quantile)} of releases",
+        low=limit.prior,
+        high=min(1.0, most + (most - limit.prior) / 5),
+        format="percent",
+    )
+
+
+def _utility_limits(choice: EpsilonChoice, utility: Utility) -> tuple[float, float]:
     """Return the ends of the axis; what is far worse than the base rate is cut off."""
     curve, name = utility.leading, utility.measure
     references = (curve.best, curve.base_rate)
-    least = min(float(curve.low.min()), *references)
-    most = max(float(curve.high.max()), *references)
+    scores = np.concatenate([curve.low, curve.high, *(each.score for each in choice.frontier)])
+    least = min(float(scores.min()), *references)
+    most = max(float(scores.max()), *references)
     # A noisy model may be worse than nothing by any amount.
     worst = max(abs(curve.best - curve.base_rate), 0.1)
     if name == "log_loss":
@@ -240,10 +306,15 @@ def _epsilon_axis(choice: EpsilonChoice) -> Axis:
 
 def _marks(choice: EpsilonChoice) -> Iterator[Rule]:
     """Return the recommended ε, and the ceiling where that is another."""
-    recommended, ceiling = released_epsilon(choice), choice.ceiling
+    recommended = released_epsilon(choice)
     if recommended is not None and ends_of(recommended):
         label = f"recommended: ε = {number(recommended)}"
         yield Rule(name="", at=recommended, axis="x", role="main", label=label)
-    if ends_of(ceiling) and rounded_down(ceiling) != recommended:
+    yield from _ceiling_mark(choice)
+
+
+def _ceiling_mark(choice: EpsilonChoice) -> Iterator[Rule]:
+    ceiling = choice.ceiling
+    if ends_of(ceiling) and rounded_down(ceiling) != released_epsilon(choice):
         label = f"limit reached: ε = {epsilon_text(ceiling)}"
         yield Rule(name="", at=rounded_down(ceiling), axis="x", role="limit", label=label)
