@@ -65,7 +65,7 @@ def made(folder: Path) -> dict[str, Path]:
     asked = ("--target", "income", "--out")
     # Names without folders, as they are typed.
     os.chdir(folder)
-    expost("profile", adult.name, *asked, "profile")
+    expost("profile", adult.name, "--epsilon", "0.3", *asked, "profile")
     expost("epsilon", adult.name, *asked, "epsilon")
     tree = ("--estimator", "sklearn.tree.DecisionTreeClassifier", "--references", "16")
     expost("audit", some.name, *tree, *asked, "audit")
