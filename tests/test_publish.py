@@ -202,7 +202,7 @@ def test_what_was_read_is_named_and_conditions_every_figure():
         first, second = found.conditions
         assert "Read from the data, without noise: classes (the label set)" in first
         assert "holds given these constants" in second
-        assert "counted nowhere" in second
+        assert "is not covered" in second
         assert set(found.conditions) <= set(found.statements)
         assert "Read from the data: classes (the label set)" in str(found)
         assert Audience.NEEDS_REVIEW.meaning in str(found)
