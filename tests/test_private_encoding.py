@@ -179,6 +179,20 @@ def standardised(values):
     return values.mean() / (values.std() / math.sqrt(len(values)))
 
 
+def test_models_that_share_an_encoding_count_it_once():
+    frame, labels = people()
+    first = model().fit(frame, labels)
+    shared = {"encoding": first.release_.table_encoding, "private_encoding": None}
+    second = model(**shared).fit(frame, labels)
+    both = expost.profile([first, second], frame, labels)
+    one, other = (expost.profile(fitted, frame, labels) for fitted in (first, second))
+    objective = first.release_.objective(frame, labels)
+    own = first.release_.mechanism._encoding_losses(objective.held).rows(objective.held.cells)
+    known = np.isfinite(own.loss)
+    expected = (one.loss + other.loss - own.loss)[known]
+    np.testing.assert_allclose(both.loss[known], expected, atol=1e-9)
+
+
 def test_persons_leave_with_all_their_rows():
     frame, labels = people()
     owner = np.arange(len(frame)) // 2

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from expost import _checks
+from expost.data.histograms import Histograms
 from expost.errors import InvalidInput, NotInLedgerWarning, WrongRows
 from expost.glm import Objective, minimise
 from expost.ledger import ledger_notice
 from expost.mechanisms import Mechanism, RowLosses
 from expost.mechanisms.combined import check_distinct, combine
+from expost.mechanisms.encoded import model_mechanism
 from expost.mechanisms.statement import statements
 from expost.neighbouring.change import Change, entering_rows
 from expost.neighbouring.neighbours import tight_neighbours
@@ -80,6 +82,12 @@ class Target:
                 f"y: with bare coefficients no label may be past {bound:g} in size; clip them."
             )
         return problem
+
+    @property
+    def histograms(self) -> Histograms | None:
+        """The private release that the encoding follows from, where there is one."""
+        encoding = None if self.release is None else self.release.table_encoding
+        return None if encoding is None else encoding.histograms
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -210,9 +218,18 @@ def _together(
         find_target(model, of_model) for model, of_model in zip(models, mechanism, strict=True)
     ]
     check_distinct([None if target is None else target.theta for target in targets])
+    released = [None if target is None else target.histograms for target in targets]
     each = [
-        _of_one(model, X, y, mechanism=of_model, **options)
-        for model, of_model in zip(models, mechanism, strict=True)
+        _of_one(
+            model,
+            X,
+            y,
+            mechanism=of_model,
+            # An encoding that several models share was released once.
+            model_alone=released[index] is not None and released[index] in released[:index],
+            **options,
+        )
+        for index, (model, of_model) in enumerate(zip(models, mechanism, strict=True))
     ]
     if len(each) == 1:
         return each[0]
@@ -250,7 +267,9 @@ def _of_one(
     mechanism: Mechanism | None,
     persons: Any,
     ids: Sequence[Any] | None,
+    model_alone: bool = False,
 ) -> Profile:
+    """Return the profile of one model; ``model_alone``: without what its encoding reveals."""
     if persons is not None:
         persons = read_persons(persons, np.shape(X)[0] if np.shape(X) else 0, relation)
     unlisted = _unlisted(model)
@@ -259,6 +278,8 @@ def _of_one(
         steps, model = Preprocessing.split(model)
         rows = steps.transform(X)
         return _foreign_profile(model, rows, y, relation, candidates, persons, ids)
+    if model_alone:
+        target = replace(target, mechanism=model_mechanism(target.mechanism))
     problem = target.objective(X, y)
     entering = None
     if relation is not Neighbouring.REMOVE:
