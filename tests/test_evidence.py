@@ -40,6 +40,12 @@ def test_the_command_names_what_there_is(path):
             assert "pytest.mark.long" in (ROOT / file).read_text("utf-8"), file
 
 
+@pytest.mark.parametrize("path", EVIDENCE, ids=lambda path: path.stem)
+def test_every_record_carries_its_commit(path):
+    """Defaults change: figures belong to the revision that they were made at."""
+    assert re.fullmatch("[0-9a-f]{7,40}", json.loads(path.read_text("utf-8"))["commit"])
+
+
 def test_the_list_names_what_there_is():
     assert not missing((ROOT / "docs" / "evidence" / "README.md").read_text("utf-8"))
 
