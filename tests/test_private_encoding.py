@@ -12,6 +12,8 @@ from expost.errors import InvalidInput
 from expost.ledger import Ledger
 from expost.mechanisms.encoded import model_mechanism
 from expost.numbers import summed_up
+from expost.publishing.compare import compare
+from expost.publishing.publish import ReleasedRows
 from expost.release import Release
 from expost.types import Audience
 from program import page_in
@@ -191,6 +193,54 @@ def test_models_that_share_an_encoding_count_it_once():
     known = np.isfinite(own.loss)
     expected = (one.loss + other.loss - own.loss)[known]
     np.testing.assert_allclose(both.loss[known], expected, atol=1e-9)
+
+
+def test_seeded_histograms_are_not_public(tmp_path):
+    frame, labels = people()
+    with pytest.warns(expost.errors.SeededReleaseWarning):
+        seeded = model(random_state=1).fit(frame, labels)
+    encoding = seeded.release_.table_encoding
+    assert encoding.audience is Audience.NEEDS_REVIEW
+    second = model(encoding=encoding, private_encoding=None).fit(frame, labels)
+    assert second.release_.seeded
+    assert second.release_.audience is Audience.NEEDS_REVIEW
+
+
+def test_rows_with_other_levels_are_refused():
+    frame, labels = people(3000)
+    fitted = model().fit(frame, labels)
+    moved = frame.copy()
+    moved.loc[:600, "job"] = "smith"
+    with pytest.raises(expost.errors.WrongRows):
+        expost.profile(fitted, moved, labels)
+
+
+def test_missing_cells_are_encoded_as_they_were_given():
+    frame, labels = people()
+    frame.loc[3, "age"] = None
+    given = {
+        "columns": {
+            **GIVEN["columns"],
+            "age": {"range": [0, 100], "fill": 7},
+            "job": {"kind": "levels", "levels": None, "missing_level": True},
+        }
+    }
+    fitted = model(encoding=given).fit(frame, labels)
+    age, job, _ = fitted.release_.table_encoding.entries
+    assert age.fill == 7
+    assert job.missing_level
+    assert fitted.release_.audience is Audience.PUBLIC
+    again = Release.from_json(fitted.release_.to_json())
+    assert again.table_encoding == fitted.release_.table_encoding
+
+
+def test_publishing_compares_with_the_losses_of_both():
+    frame, labels = people()
+    fitted = model().fit(frame, labels)
+    report = expost.publish(fitted, frame, labels)
+    found = compare(report, ReleasedRows.of_arrays(fitted.release_, frame, labels))
+    exact = expost.profile(fitted, frame, labels)
+    np.testing.assert_allclose(found.columns()["exposure"], exact.exposure, atol=1e-12)
 
 
 def test_persons_leave_with_all_their_rows():

@@ -112,11 +112,12 @@ _SHARED = """Each fit spends ``epsilon`` again: a search over k settings and f f
         tables; predictions take frames too. p counts the columns of the table that are encoded.
     private_encoding : float, default=None
         The share of ``epsilon`` that noisy histograms of the columns spend, 0.1 for example: means,
-        scales and levels then follow from them, and nothing is read from the data but the classes
-        and the number of rows. ``encoding`` (or ``ranges``) must name every column, with its
-        public range, {"range": [0, 100]}, or as {"kind": "levels"}; columns whose constants are
-        given cost nothing. A third of ``delta`` each goes to the histograms, to the levels that
-        they show, and to the model. ``epsilon`` and ``delta`` hold for all of it together.
+        scales and levels then follow from them, and nothing is read from the data but the number of
+        rows and, where they are not given, the classes or the label range. ``encoding`` (or
+        ``ranges``) must name every column, with its public range, {"range": [0, 100]}, or as
+        {"kind": "levels"}; columns whose constants are given cost nothing. A third of ``delta``
+        each goes to the histograms, to the levels that they show, and to the model. ``epsilon`` and
+        ``delta`` hold for all of it together.
     ranges : pairs (low, high) by column, default=None
         The range of each column that is known without the data: a sequence with a pair for each
         column, or a dict by the names of columns. Each range is mapped linearly to [−1, 1], and

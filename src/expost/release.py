@@ -102,6 +102,8 @@ class Release(Sealed, Displayed):
             own = self.read_from_data
             read = (name for name in encoding.read_from_data if name not in own)
             object.__setattr__(self, "read_from_data", (*own, *read))
+            if encoding.histograms is not None and encoding.histograms.seeded:
+                object.__setattr__(self, "seeded", True)
         width = self._width
         if self.feature_names is not None and len(self.feature_names) != width:
             raise InvalidInput(f"feature_names: must be {width}, one for each feature.")
@@ -140,6 +142,12 @@ class Release(Sealed, Displayed):
     def table_encoding(self) -> Encoding | None:
         """How a table becomes features, where the model was made from one."""
         return None if self.encoding is None else Encoding.from_json(self.encoding)
+
+    @property
+    def has_private_encoding(self) -> bool:
+        """Whether the encoding follows from a private release."""
+        encoding = self.table_encoding
+        return encoding is not None and encoding.histograms is not None
 
     def encodes(self, X: Any) -> bool:
         """Return whether rows are encoded: frames, and arrays where the model was made from one.

@@ -23,6 +23,8 @@ __all__ = ["Entry", "LevelEntry", "Mark", "NumericEntry", "Target", "entry_from_
 
 # A column of more labels is unlikely to hold classes.
 MOST_CLASSES = 100
+# A range is divided into at most so many bins.
+_MOST_BINS = 64
 # Standard deviations from the mean at which a number is cut by default.
 CUT = 2.0
 
@@ -320,7 +322,7 @@ def range_of(where: str, value: Any) -> tuple[float, float]:
     if isinstance(value, str) or not hasattr(value, "__len__") or len(value) != 2:
         raise InvalidInput(f"{where}: must be a pair (low, high).")
     low, high = (finite(where, end) for end in value)
-    if not low < high:
+    if not (low < high and math.isfinite(_MOST_BINS / (high - low))):
         raise InvalidInput(f"{where}=({low:g}, {high:g}): low must be below high.")
     return low, high
 
@@ -361,6 +363,9 @@ def _level_entry(name: str, where: str, value: Any, strict: bool) -> LevelEntry:
     if fields.get("kind", "levels") != "levels":
         raise InvalidInput(f"{where}.kind: must be 'levels' with a list of levels.")
     levels = distinct_labels(f"{where}.levels", fields["levels"])
+    if strict and all(isinstance(level, str) for level in fields["levels"]):
+        # As they were written: a level that was read may begin or end with a blank of Unicode.
+        levels = tuple(fields["levels"])
     missing_level = fields.get("missing_level", False)
     if not isinstance(missing_level, bool):
         raise InvalidInput(f"{where}.missing_level: must be true or false.")

@@ -40,11 +40,15 @@ class Given:
     ``ranges``   of the numeric columns that were given as a range.
     ``blank``    the columns that are named without constants, by their kind: a template that was
                  not filled in.
+    ``fills``    the numbers that stand for missing cells of ``ranges``; ``missing_levels`` names
+                 the columns of ``blank`` whose missing cells have a feature of their own.
     """
 
     entries: Mapping[str, Entry]
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     blank: Mapping[str, Kind] = field(default_factory=dict)
+    fills: Mapping[str, float] = field(default_factory=dict)
+    missing_levels: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     target: str | None = None
     classes: tuple[str, ...] | None = None
@@ -81,6 +85,12 @@ class Given:
                 if "range" in entry
             },
             blank=blank,
+            fills={
+                name: _entries.finite(f"columns[{name!r}].fill", entry["fill"])
+                for name, entry in filled.items()
+                if "range" in entry and entry.get("fill") is not None
+            },
+            missing_levels=tuple(name for name in blank if columns[name].get("missing_level")),
             dropped=tuple(dropped),
             target=target.get("column"),
             classes=None if classes is None else _entries.class_labels("target.classes", classes),
@@ -227,7 +237,11 @@ def read_columns(
             " the column out of the file to have them read from the data. With --private-encoding"
             " levels may stay empty."
         )
-    own = {name: entry for name, entry in released.items() if entry is not None}
+    own = {
+        name: _with_given_missing(entry, given)
+        for name, entry in released.items()
+        if entry is not None
+    }
     given = replace(
         given,
         entries={**given.entries, **own},
@@ -273,6 +287,15 @@ def read_columns(
             f"{table.label}: has no feature columns: at least one besides the target must vary."
         )
     return entries, dropped
+
+
+def _with_given_missing(entry: Entry, given: Given) -> Entry:
+    """Return an entry of a private release, its missing cells encoded as a person gave it."""
+    if isinstance(entry, LevelEntry):
+        given_level = entry.name in given.missing_levels
+        return replace(entry, missing_mark=Mark.GIVEN) if given_level else entry
+    fill = given.fills.get(entry.name)
+    return entry if fill is None else replace(entry, fill=fill, fill_mark=Mark.GIVEN)
 
 
 def _check_names(table: Table, target: str, given: Given) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expost.data import _entries, _reading
-from expost.data._entries import Entry, Mark, Target
+from expost.data._entries import Entry, LevelEntry, Mark, NumericEntry, Target
 from expost.data.frames import frame_of, position_names
 from expost.data.histograms import Histograms
 from expost.data.sources import Kind, Table, open_table
@@ -133,6 +133,8 @@ class Encoding:
             entry.name: entry for entry in self.entries if entry.mark is Mark.PRIVATE
         }
         own |= {name: None for name, mark in self.dropped if mark is Mark.PRIVATE}
+        # A person may give how missing cells are encoded.
+        own = {name: _as_released(entry, known.get(name)) for name, entry in own.items()}
         if own != known:
             raise InvalidInput(
                 "encoding: what is marked as released privately does not follow from its"
@@ -175,8 +177,9 @@ class Encoding:
 
     @property
     def audience(self) -> Audience:
-        """PUBLIC without constants that were read from the data, else NEEDS_REVIEW."""
-        return Audience.NEEDS_REVIEW if self.read_from_data else Audience.PUBLIC
+        """NEEDS_REVIEW with constants that were read from the data or seeded, else PUBLIC."""
+        seeded = self.histograms is not None and self.histograms.seeded
+        return Audience.NEEDS_REVIEW if self.read_from_data or seeded else Audience.PUBLIC
 
     @classmethod
     def read(
@@ -495,6 +498,19 @@ class Encoding:
         _reading.check_rows(table)
         if mine.classes is not None:
             _reading.check_classes(table.retyped({target: "text"}), target, mine.classes)
+
+
+def _as_released(entry: Entry | None, released: Entry | None) -> Entry | None:
+    """Return ``entry`` with the released encoding of missing cells, where its own was given."""
+    if isinstance(entry, NumericEntry) and isinstance(released, NumericEntry):
+        own = entry.fill_mark is not Mark.GIVEN
+        if own:
+            return entry
+        return replace(entry, fill=released.fill, fill_mark=released.fill_mark)
+    if isinstance(entry, LevelEntry) and isinstance(released, LevelEntry):
+        own = entry.missing_mark is not Mark.GIVEN
+        return entry if own else replace(entry, missing_mark=released.missing_mark)
+    return entry
 
 
 def _marked(json: dict[str, Any], old: Mark, new: Mark) -> dict[str, Any]:

@@ -169,6 +169,13 @@ class Histograms:
         names = [column.name for column in self.columns]
         if len(set(names)) != len(names):
             raise InvalidInput("histograms: a column stands in them twice.")
+        levels = self.open_columns > 0
+        if not (self.rows >= 2 and self.rows_per_person >= 1 and self.scale > 0):
+            raise InvalidInput("histograms: rows, rows_per_person and scale must be positive.")
+        if not (0 < self.delta < 1 and 0 <= self.threshold_delta < 1 and self.epsilon > 0):
+            raise InvalidInput("histograms: epsilon and the deltas must be positive.")
+        if levels is not (self.threshold_delta > 0):
+            raise InvalidInput("histograms: threshold_delta belongs to columns of levels.")
         numeric = [column for column in self.columns if isinstance(column, NumericHistogram)]
         if any(len(column.counts) != self.bins for column in numeric):
             raise InvalidInput("histograms: all numeric columns must have as many bins.")

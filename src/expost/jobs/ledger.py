@@ -227,7 +227,8 @@ def composition_notices(ledger: Ledger, path: Path, data: str | None) -> tuple[s
         return (notice,)
     return (
         notice,
-        f"{others} of the {len(ledger)} were made from other rows or columns; they count too,"
+        f"{others} of the {len(ledger)} were made from other rows, columns or encodings; they"
+        " count too,"
         " because the same people may be among them.",
     )
 

@@ -27,7 +27,7 @@ from scipy.special import log_ndtr, ndtr
 
 from expost._numerics import ROUNDOFF, bracket_root
 from expost.errors import InvalidInput
-from expost.mechanisms.row_losses import RowLosses, finite_only, mean_exposures
+from expost.mechanisms.row_losses import RowLosses, mean_exposures
 from expost.noise import GaussianLaw, LossLaw, NormLaplaceLaw
 from expost.risk import Guarantee
 from expost.risk.composition import Composition
@@ -171,12 +171,19 @@ def _gaussian_law(laws: Sequence[LossLaw | None]) -> GaussianLaw | None:
 
 
 def _expected_exposures(parts: Sequence[RowLosses]) -> tuple[FloatArray, FloatArray]:
-    """Return E∣Σℓⱼ∣ and its standard error, from draws of a fixed seed."""
+    """Return E∣Σℓⱼ∣ and its standard error, from draws of a fixed seed.
+
+    Releases that would have been refused are left out: no loss of theirs is finite. A row that a
+    release proves has an infinite expectation.
+    """
     rows = len(parts[0].loss)
     fitted = any(part.draw is not None for part in parts)
     size = _FITTED if fitted else min(max(_WORK // max(rows, 1), _FITTED), _DRAWN)
     drawn = _drawn(parts, size, np.random.default_rng(_SEED))
-    return mean_exposures(finite_only(drawn), rows)
+    some = (losses for losses in drawn if np.any(np.isfinite(losses)))
+    with np.errstate(invalid="ignore"):
+        mean, error = mean_exposures(some, rows)
+    return mean, np.where(np.isfinite(mean), error, np.inf)
 
 
 def _drawn(parts: Sequence[RowLosses], size: int, rng: np.random.Generator) -> Iterator[FloatArray]:

@@ -282,6 +282,16 @@ class _Column:
         """The noises of the cells that are always released."""
         return (self.noisy - self.counts)[~self.is_level]
 
+    def plausible(self, histograms: Histograms, levels: int) -> bool:
+        """Return whether the levels may have these counts: each but with 1e-9 over ``levels``."""
+        scale, barrier = histograms.scale, histograms.threshold + histograms.step / 2
+        counts, noisy = self.counts[self.is_level], self.noisy[self.is_level]
+        released = ~np.isnan(noisy)
+        size = (np.abs(noisy - counts)[released] - histograms.step) / scale
+        hidden = (barrier - counts[~released]) / scale
+        tails = np.concatenate([2 * ndtr(-size), ndtr(hidden)])
+        return bool(np.all(tails >= IMPLAUSIBLE / levels))
+
     def drawn(self, scale: float, barrier: float, rng: np.random.Generator) -> "_Column":
         """Return the column as another release would have it."""
         noisy = self.counts + scale * rng.standard_normal(len(self.counts))
@@ -323,6 +333,12 @@ class EncodingLosses:
             for column, released in zip(counted.columns, histograms.columns, strict=True)
         )
         noise = np.concatenate([column.noise for column in columns])
+        levels = sum(len(column.counts) for column in columns)
+        if not all(column.plausible(histograms, levels) for column in columns):
+            raise WrongRows(
+                "X: these rows cannot have made the private encoding of this model: a level has"
+                " another count; pass the training rows, as a table."
+            )
         law = Gaussian(scale=histograms.scale, dimension=len(noise))
         slack = math.sqrt(len(noise)) * histograms.step
         norm = float(np.linalg.norm(noise))
@@ -498,6 +514,7 @@ def loss_passed(histograms: Histograms, bound: float, rows: int = 1) -> float:
     """
     mu = _separation(histograms, rows)
     if not histograms.open_columns:
+        bound -= _grid_error(histograms, rows)
         return float(ndtr(mu / 2 - bound / mu) + ndtr(-mu / 2 - bound / mu)) * (1 + _TAIL_ERROR)
     slip = _threshold_delta(histograms, rows)
     if not (slip < 1 and bound > mu * mu / 2):
@@ -506,6 +523,12 @@ def loss_passed(histograms: Histograms, bound: float, rows: int = 1) -> float:
     lower = max(bound + math.log1p(-slip) + mu * mu / 2, 0.0)
     below = math.exp(-(lower**2) / (2 * mu * mu))
     return min((slip + above + below) * (1 + _TAIL_ERROR), 1.0)
+
+
+def _grid_error(histograms: Histograms, rows: int) -> float:
+    """Return how far the loss of grid cells may be from that of their centres."""
+    step = histograms.step / (2 * histograms.scale**2)
+    return rows * len(histograms.columns) * step * (1 + _TAIL_ERROR)
 
 
 def worst_case_of(histograms: Histograms, rows: int) -> tuple[float, float]:
@@ -521,7 +544,8 @@ def loss_quantile(histograms: Histograms, tail: float) -> float:
     if not tail > slip:
         return math.inf
     if not histograms.open_columns:
-        return mu * (mu / 2 + normal_quantile(tail / 2)) * (1 + _TAIL_ERROR)
+        loss = mu * (mu / 2 + normal_quantile(tail / 2)) + _grid_error(histograms, 1)
+        return loss * (1 + _TAIL_ERROR)
     # Half of what is left for either side.
     room = math.sqrt(2 * math.log(2 / (tail - slip)))
     return (mu * (mu / 2 + room) - math.log1p(-slip)) * (1 + _TAIL_ERROR)
@@ -658,6 +682,11 @@ class _EncodedMechanism:
             model=self.model.prepare(objective, theta),
         )
 
+    def check(self, objective: Objective, theta: FloatArray) -> None:
+        """Refuse rows that cannot have made the histograms or ``theta``."""
+        self._encoding_losses(objective.rows)
+        self.model.check(objective, theta)
+
     def check_report(self) -> None:
         """Refuse: there is no data-dependent report."""
         raise ReleaseRefused(
@@ -704,6 +733,8 @@ class _EncodedMechanism:
             ("delta", model.delta or 0.0, self.delta),
         ):
             text = text.replace(f"{name}={upper_text(own)}", f"{name}={upper_text(total)}")
+        if model.delta is None:
+            text += f", delta={upper_text(self.delta)}"
         spent = f" of epsilon={upper_text(self.histograms.epsilon)}" if epsilon else ""
         return f"{text}, private encoding{spent}"
 

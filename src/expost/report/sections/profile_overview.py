@@ -275,7 +275,9 @@ class Subject:
                 yield Alert(
                     severity="note",
                     title="Expected exposures are left out.",
-                    text="Under objective perturbation they are sampled, which takes too much"
+                    text="With a private encoding they are not computed in blocks."
+                    if profile.release is not None and profile.release.has_private_encoding
+                    else "Under objective perturbation they are sampled, which takes too much"
                     " memory for so many coefficients.",
                 )
 
