@@ -33,6 +33,7 @@ def named(page: Path) -> str:
 def test_a_tutorial_runs_and_prints_what_it_shows(page, tmp_path, monkeypatch, program):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", adult_of_openml)
     names: dict = {}
     documents.run(TABLE, tmp_path, program, names)
     assert documents.run(page, tmp_path, program, names) >= 2
