@@ -85,7 +85,7 @@ def test_one_ledger_for_several_folders(ask, tmp_path):
     assert IN_FOLDER not in names(tmp_path / "a") | names(tmp_path / "b")
     third = said(ask("--ledger", path, out="c"))
     # Without a column the rows are not known to be the same people's; they count all the same.
-    assert "1 of the 3 were made from other rows or columns" in third
+    assert "1 of the 3 were made from other rows, columns or encodings" in third
     # A folder that has a ledger of its own keeps it whole.
     own = tmp_path / "d" / IN_FOLDER
     said(ask("--ledger", own, out="d"))
