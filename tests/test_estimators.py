@@ -231,7 +231,7 @@ def test_noise_follows_the_guaranteed_law(kind, noise):
         delta=delta if noise == "gaussian" else None,
     )  # fmt: skip
     base = naive_minimiser(kind, unit_rows(X, intercept=True), y, regularization)
-    # Every fit prepares the same rows, and releases anew.
+    # Every fit prepares the same rows, and releases again.
     prepared = model.prepared(X, y)
     releases = [model.fit(X, y).release_, *(model.release(prepared) for _ in range(DRAWS))]
     norms = [np.linalg.norm(release.theta - base) for release in releases]

@@ -397,7 +397,7 @@ def test_fitted_steps_are_named_and_lower_the_audience(table, tmp_path):
     assert report.to_json()["model"] == model[-1].release_.to_json()
     again = expost.PublishedReport.load(report.save(tmp_path / "report.json"))
     assert again.to_json() == report.to_json()
-    # Rows are those that the steps return, and whoever asks is told so.
+    # Rows are those that the steps return, and the answer says so.
     assert np.array_equal(report.bound(Z, y), expost.publish(model[-1]).bound(Z, y))
     (answer, _) = again.lookup(dict.fromkeys(again.form.names, 0.5))
     assert "those that the steps of the pipeline return" in answer.notes[0]

@@ -228,7 +228,7 @@ def test_the_bar_is_one_line_that_fits(width):
     assert line.startswith("2/4 following ")
     assert "pass 3 42 % 1.2 M rows/s 0:00:32 left" in line
     assert (LONG in line, line.endswith("0:01:12")) == (width == 140, width == 140)
-    # Between passes only the clock goes on; words are not markup.
+    # Between passes only the clock moves; words are not markup.
     words = drawn(JobStatus(phase="[b]reading", number=1, phases=4), width)
     assert words.replace("━", "").split() == ["1/4", "[b]reading", "0:01:12"]
     # The first pass is not counted, and has no speed to begin with.

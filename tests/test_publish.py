@@ -217,7 +217,7 @@ def test_what_was_read_is_named_and_conditions_every_figure():
 
 @pytest.mark.parametrize("field", ["audience", "read_from_data", "steps", "model"])
 def test_a_report_that_needs_review_cannot_be_made_public(field):
-    """Not even by a hand that computes the checksum anew, unless it also edits the model."""
+    """Not even by a hand that computes the checksum again, unless it also edits the model."""
     with pytest.warns(PrivacyLeakWarning):
         model = PrivateLogisticRegression(**{**PUBLIC, "classes": None}).fit(X, LABELS)
     value = publish(make_pipeline(StandardScaler().fit(X), model)).to_json()
@@ -240,7 +240,7 @@ def test_a_clip_by_the_rule_is_published():
 
 
 def test_an_encoding_read_from_the_data_needs_a_review():
-    """Also where whoever made the release did not list it: the encoding itself is asked."""
+    """Also where the release does not list it: the encoding has it."""
     from expost.data import Encoding, open_table
 
     frame = pd.DataFrame({"age": X[:, 0], "sex": np.where(X[:, 1] > 0, "f", "m"), "income": LABELS})

@@ -289,13 +289,13 @@ class CountedColumn:
         if self.range is not None:
             return _bins(values, self.range, len(self.counts) - 1)
         index = pc.index_in(values, value_set=pa.array(self.levels, type=values.type))
-        found = np.asarray(pc.fill_null(index, -1), dtype=np.int32)
-        if np.any((found < 0) & ~np.asarray(values.is_null())):
+        indices = np.asarray(pc.fill_null(index, -1), dtype=np.int32)
+        if np.any((indices < 0) & ~np.asarray(values.is_null())):
             raise InvalidInput(
                 f"column {self.name!r}: holds a level that it did not hold before: the table"
                 " changed while it was being read; start again."
             )
-        return np.where(found < 0, len(self.levels), found).astype(np.int32)
+        return np.where(indices < 0, len(self.levels), indices).astype(np.int32)
 
 
 def _bins(values: Any, ends: tuple[float, float], bins: int) -> NDArray[np.int32]:

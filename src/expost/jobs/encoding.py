@@ -85,7 +85,7 @@ def _missing(job: EncodingRequest, table: Table) -> dict[str, str]:
     given = given_encoding(job.encoding)
     if isinstance(given, Encoding):
         return {
-            f"({place})": f"{what} was read from the data"
-            for place, what in enumerate(given.read_from_data, 1)
+            f"({number})": f"{what} was read from the data"
+            for number, what in enumerate(given.read_from_data, 1)
         }
     return missing_constants(given, table, target=job.target)

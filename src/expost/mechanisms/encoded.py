@@ -305,11 +305,11 @@ class _Column:
         counts, noisy, is_level = self.counts[cells], self.noisy[cells], self.is_level[cells]
         left = counts - leaving
         with np.errstate(invalid="ignore"):
-            seen = leaving * (2 * (noisy - counts) + leaving) / (2 * scale**2)
-        seen = np.where(is_level & (left <= 0), np.inf, seen)
+            released = leaving * (2 * (noisy - counts) + leaving) / (2 * scale**2)
+        released = np.where(is_level & (left <= 0), np.inf, released)
         without = np.where(left > 0, log_ndtr((barrier - left) / scale), 0.0)
         hidden = log_ndtr((barrier - counts) / scale) - without
-        return np.where(np.isnan(noisy), hidden, seen)
+        return np.where(np.isnan(noisy), hidden, released)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

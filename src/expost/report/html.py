@@ -157,10 +157,10 @@ class _Writer:
             '\n<div class="folded">\n{blocks}\n</div>\n</details>'
         ).format(key=key, level=level, title=_text(title), blocks=blocks)
 
-    def _blocks(self, blocks: Iterable[Block], kind: str, place: str, level: int) -> Markup:
-        return Markup("\n").join(self._block(block, kind, place, level) for block in blocks)
+    def _blocks(self, blocks: Iterable[Block], kind: str, anchor: str, level: int) -> Markup:
+        return Markup("\n").join(self._block(block, kind, anchor, level) for block in blocks)
 
-    def _block(self, block: Block, kind: str, place: str, level: int) -> Markup:
+    def _block(self, block: Block, kind: str, anchor: str, level: int) -> Markup:
         match block:
             case Text(text=text, small=small):
                 name = Markup(' class="quiet"') if small else ""
@@ -175,15 +175,15 @@ class _Writer:
             case Code():
                 return _code(block)
             case Table():
-                return _table(block, place)
+                return _table(block, anchor)
             case Figure():
                 return self._figure(block, kind)
             case Fold(title=title, blocks=inner):
                 return Markup(
                     '<details>\n<summary>{}</summary>\n<div class="folded">\n{}\n</div>\n</details>'
-                ).format(_text(title), self._blocks(inner, kind, place, level))
+                ).format(_text(title), self._blocks(inner, kind, anchor, level))
             case Widget():
-                return self._widget(block, kind, place, level)
+                return self._widget(block, kind, anchor, level)
 
     def _figure(self, figure: Figure, kind: str) -> Markup:
         key = self._unique(f"figure-{figure.key}")
@@ -207,10 +207,10 @@ class _Writer:
             "\n</figure>"
         ).format(kind, figure.key, figure_key(figure), Markup("\n").join(panels), caption)
 
-    def _widget(self, widget: Widget, kind: str, place: str, level: int) -> Markup:
+    def _widget(self, widget: Widget, kind: str, anchor: str, level: int) -> Markup:
         """Return the widget; its script replaces all but the texts of its initial state."""
         if not self.scripted:
-            return self._blocks(widget.blocks, kind, place, level)
+            return self._blocks(widget.blocks, kind, anchor, level)
         if widget.name in self.data.setdefault(kind, {}):
             raise AssertionError(f"a document has one {widget.name}")
         self.data[kind][widget.name] = widget.data
@@ -223,8 +223,8 @@ class _Writer:
                 data=widget.data,
                 kind=kind,
                 key=self._unique(widget.name),
-                still=self._blocks(others, kind, place, level),
-                notes=self._blocks(texts, kind, place, level),
+                still=self._blocks(others, kind, anchor, level),
+                notes=self._blocks(texts, kind, anchor, level),
             )
         )
 
@@ -268,7 +268,7 @@ def _code(code: Code) -> Markup:
     )
 
 
-def _table(block: Table, place: str) -> Markup:
+def _table(block: Table, anchor: str) -> Markup:
     # Numbers are flush right (n), except those that name the rows (k); text (t) has room.
     names = [
         ("k" if index == block.label else "n") if column.numeric else "t"
@@ -295,7 +295,7 @@ def _table(block: Table, place: str) -> Markup:
     return Markup(
         '<div class="scroll" tabindex="0" role="group" aria-labelledby="{}"><table>\n{}'
         "<thead><tr>{}</tr></thead>\n<tbody>\n{}\n</tbody>\n</table></div>"
-    ).format(place, caption, head, Markup("\n").join(lines))
+    ).format(anchor, caption, head, Markup("\n").join(lines))
 
 
 # -- parts of a page -------------------------------------------------------------------------------
