@@ -373,6 +373,9 @@ def test_nothing_is_drawn_where_nothing_is_released():
     with pytest.raises(InvalidInput, match="private_encoding"):
         expost.choose_epsilon(frame, labels, estimator=model())
     fitted = model().fit(frame, labels)
+    released = model(encoding=fitted.release_.table_encoding, private_encoding=None)
+    with pytest.raises(InvalidInput, match="is a private release"):
+        expost.choose_epsilon(frame, labels, estimator=released)
     features = fitted.release_.table_encoding.encode_features(frame)
     with pytest.raises(InvalidInput, match="table"):
         expost.profile(fitted, features, labels)

@@ -258,6 +258,11 @@ def choose_for(
     ``store``  of rows that are read: where a part with the figures of each row is written for every
                item of the table. Finished parts are not computed again.
     """
+    if prepared.encoding is not None and prepared.encoding.histograms is not None:
+        raise InvalidInput(
+            "encoding: is a private release, which has spent a part of one epsilon already; choose"
+            " epsilon with its public ranges and levels, then release with a private encoding."
+        )
     plan, objective = prepared.mechanism_at, prepared.objective
     question.check_measure(objective.loss)
     followed = _Followed(prepared=prepared, question=question, seed=seeds[0], store=store)
