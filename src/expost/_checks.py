@@ -6,11 +6,11 @@ Values of rows are never shown.
 
 import difflib
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
 from expost.errors import InvalidInput
@@ -26,6 +26,7 @@ __all__ = [
     "integer",
     "is_encodable",
     "is_missing",
+    "is_sparse",
     "levels",
     "matrix",
     "named",
@@ -205,9 +206,18 @@ def _from_objects(array: NDArray[Any], name: str) -> NDArray[Any]:
         ) from None
 
 
+def is_sparse(values: Any) -> bool:
+    """Return whether ``values`` is a sparse matrix or array of SciPy.
+
+    Sparse values exist only where scipy.sparse was imported, which is slow and not done here.
+    """
+    module = sys.modules.get("scipy.sparse")
+    return module is not None and bool(module.issparse(values))
+
+
 def dense(values: Any, name: str) -> None:
     """Refuse sparse matrices, sparse frames and masked arrays."""
-    if scipy.sparse.issparse(values):
+    if is_sparse(values):
         raise InvalidInput(
             f"{name} is a sparse matrix: a dense one is needed; pass {name}.toarray()."
         )

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 from scipy.special import expit, log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -579,7 +578,7 @@ def _plain(values: Any, name: str) -> Any:
 
     scikit-learn would silently drop the mask of a masked array, and refuses ``np.matrix``.
     """
-    known = isinstance(values, np.matrix | np.ma.MaskedArray) or scipy.sparse.issparse(values)
+    known = isinstance(values, np.matrix | np.ma.MaskedArray) or _checks.is_sparse(values)
     array = _checks.array(values, name) if known else values
     return array[:, 0] if known and name == "y" and array.shape[1] == 1 else array
 

@@ -41,6 +41,8 @@ T = TypeVar("T")
 _CHUNK = 1024
 # Rows of a table whose minimiser is the start of the search.
 _FIRST_ROWS = 2**13
+# Of so many rows in memory a pass takes less than a search over the first ones.
+_FEW_ROWS = 2**15
 _NEWTON_STEPS = 200
 # The line search: octaves below the longest step, then passes over the rows, and parts of an
 # interval that each pass tries.
@@ -165,11 +167,11 @@ class Objective:
 
     # Not a cached property: those of Python 3.11 share one lock, which a worker would wait for.
     def start(self) -> FloatArray:
-        """Return the start of the search: 0, or the minimiser over the first rows of a table.
+        """Return the start of the search: 0, or the minimiser over the first of many rows.
 
-        It saves passes over the table, and is computed where the rows are.
+        It saves passes over the rows, and is computed where they are.
         """
-        if self.rows.is_held:
+        if self.rows.is_held and self.rows.count <= _FEW_ROWS:
             return np.zeros(self.dimension)
         task = _FirstFit(loss=self.loss, penalty=self.penalty, linear=self.linear)
         return self.rows.on_first(task, _FIRST_ROWS)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
 from expost import _checks
@@ -91,7 +90,7 @@ def label_array(y: Any) -> NDArray[Any]:
 
 def _vector(labels: Any) -> NDArray[Any]:
     """Return labels as an array of one dimension; refuse sparse, complex and missing ones."""
-    if scipy.sparse.issparse(labels) or isinstance(labels, np.ma.MaskedArray):
+    if _checks.is_sparse(labels) or isinstance(labels, np.ma.MaskedArray):
         raise InvalidInput("y: must be a plain array of labels, neither sparse nor masked.")
     values = label_array(labels)
     if values.dtype.kind == "c":

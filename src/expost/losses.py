@@ -134,8 +134,9 @@ class ScalarDerivatives:
         return 0.0 if self.is_classification else 64 * unit * label_size
 
     def curvature_sum(self, X: FloatArray) -> FloatArray:
-        """Return Σ f″x xᵀ."""
-        total: FloatArray = (X * self.curvature[:, None]).T @ X
+        """Return Σ f″x xᵀ, as RᵀR of R = √f″·X: of such a product BLAS computes one half."""
+        scaled = X * np.sqrt(self.curvature)[:, None]
+        total: FloatArray = scaled.T @ scaled
         return total
 
     def roots(self) -> FloatArray:

@@ -11,7 +11,7 @@ Conventions
 import math
 
 import numpy as np
-from scipy.special import erfcx, log_ndtr, ndtr, ndtri
+from scipy.special import erfcx, ndtr, ndtri
 
 from expost import _checks
 from expost._numerics import bracket_root, gauss_legendre
@@ -25,61 +25,35 @@ _DELTA_ERROR = 1e-11
 _NODES = 16
 # From here on ε, about μ²/2, counts as infinite.
 _HUGE_MU = 1e150
+_TINY_MU = 1e-150
 
 
 def gaussian_scale(epsilon: float, delta: float, sensitivity: float) -> float:
     """Return the least σ with which N(0, σ²I) on a value of this L2 ``sensitivity`` is (ε, δ)-DP.
 
     The analytic Gaussian mechanism (Balle and Wang 2018), rounded up: δ(ε, sensitivity/σ) ≤ δ
-    holds for what is returned, which is at most 1e-5 of itself too large (usually 1e-11).
+    holds for what is returned, which is at most 1e-10 of itself too large. δ(ε, μ) increases with
+    μ, so σ is the sensitivity over the largest μ that keeps δ.
     """
     epsilon = _checks.positive("epsilon", epsilon)
     delta = _checks.probability("delta", delta)
     sensitivity = _checks.positive("sensitivity", sensitivity)
-    extreme = ConvergenceError(
-        f"no noise scale found for epsilon={epsilon!r}, delta={delta!r},"
-        f" sensitivity={sensitivity!r}: too extreme for float64; use less extreme values."
-    )
-    try:
-        with np.errstate(all="ignore"):
-            scale = _unit_scale(epsilon, delta) * sensitivity
-    except (ValueError, ArithmeticError, RuntimeError):
-        raise extreme from None
-    # The root is computed to 1e-12 absolute, on either side: step up until the guarantee holds.
-    step = 1e-13
-    while not _keeps(epsilon, delta, sensitivity, scale):
-        scale *= 1 + step
-        step *= 4
-        if not step < 1e-5:
-            raise extreme
-    # A root that was missed would still keep the guarantee, with far too much noise.
-    if _keeps(epsilon, delta, sensitivity, scale * (1 - 1e-5)):
-        raise extreme
+    target = delta / (1 + _DELTA_ERROR)
+    with np.errstate(all="ignore"):
+        below, above = bracket_root(
+            lambda mu: _deltas(np.array([epsilon]), mu) - target,
+            np.array([_TINY_MU]),
+            _HUGE_MU,
+        )
+        # Two roundings: of the quotient, and of sensitivity/σ where σ is used.
+        scale = math.nextafter(math.nextafter(sensitivity / float(below[0]), math.inf), math.inf)
+    inside = below[0] > _TINY_MU and above[0] < _HUGE_MU
+    if not (inside and _keeps(epsilon, delta, sensitivity, scale)):
+        raise ConvergenceError(
+            f"no noise scale found for epsilon={epsilon!r}, delta={delta!r},"
+            f" sensitivity={sensitivity!r}: too extreme for float64; use less extreme values."
+        )
     return scale
-
-
-def _unit_scale(epsilon: float, delta: float) -> float:
-    """Return σ at sensitivity 1 to 1e-12, by the steps of dp_accounting's ``get_sigma_gaussian``.
-
-    A released model states ε and δ, and its σ is computed again: to the last bit as it was.
-    """
-    # Imported here: scipy.optimize takes longer to import than all of this module.
-    from scipy.optimize import brentq
-
-    target = np.log(delta)
-    low, high = 1e-1, 1e0
-    while _log_delta(low, epsilon) < target:
-        high, low = low, low / 10
-    while _log_delta(high, epsilon) > target:
-        low, high = high, high * 10
-    return float(brentq(lambda scale: _log_delta(scale, epsilon) - target, low, high, xtol=1e-12))
-
-
-def _log_delta(scale: float, epsilon: float) -> float:
-    """Return log δ(ε, 1/σ) (Balle and Wang 2018, Eq. 6), −∞ where rounding leaves nothing."""
-    far = epsilon * scale + 1 / (2 * scale)
-    first, second = log_ndtr(1 / scale - far), epsilon + log_ndtr(-far)
-    return float(first + np.log1p(-np.exp(second - first))) if second <= first else -math.inf
 
 
 def _keeps(epsilon: float, delta: float, sensitivity: float, scale: float) -> bool:

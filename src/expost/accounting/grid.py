@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.fft import irfft, next_fast_len, rfft
 
 from expost._numerics import ROUNDOFF
 from expost.accounting.laws import StepLaw
@@ -213,6 +212,9 @@ def convolved(labels: list[Labels], window: Window) -> tuple[FloatArray, float]:
     if 1 + sum(each.count * (len(each.weights) - 1) for each in labels) <= _DIRECT:
         start = window.low - sum(each.count * each.first for each in labels)
         return _convolved_directly(labels)[start : start + window.points], 0.0
+    # Imported here: few compositions need it, and its import takes longer than this package's.
+    from scipy.fft import irfft, next_fast_len, rfft
+
     size = int(next_fast_len(window.points, real=True))
     # A transform of n numbers errs by about u·log₂ n of their sum.
     rounding = 8 * ROUNDOFF * math.log2(size + 1)

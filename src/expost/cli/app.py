@@ -1,37 +1,83 @@
 """The commands of the ``expost`` program, in the order in which they are used.
 
-Jobs and their dependencies (scikit-learn, DuckDB …) are imported when a command runs, so that
-``--help`` and shell completion are fast.
+Jobs and their dependencies (NumPy, pyarrow …) are imported when a command runs, and options are
+made for that command alone, so that ``--help`` and shell completion are fast.
 """
 
-from collections.abc import Callable
-from importlib.metadata import version
+import os
+from collections.abc import Sequence
+from functools import cache
 from typing import Annotated, Any
 
+# The help and the progress need rich: a broken one is reported before anything runs.
+import rich  # noqa: F401 (see above)
 import typer
 
 from expost.cli import commands
-from expost.cli.options import add_command
-from expost.jobs import requests
 
-__all__ = ["app"]
+__all__ = ["app_for"]
 
-app = typer.Typer(
-    name="expost",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-    context_settings={"help_option_names": ["--help", "-h"]},
-)
+# The commands of each panel of the help; the options of `epsilon` are those of EpsilonRequest.
+_PANELS = {
+    "Start": ("demo", "doctor", "encoding"),
+    "Answer": ("epsilon", "profile", "risk", "audit"),
+    "Publish": ("publish", "lookup"),
+    "Records": ("report", "ledger"),
+}
+
+
+def app_for(arguments: Sequence[str]) -> typer.Typer:
+    """Return the program that parses ``arguments``: other commands have no options there."""
+    first = arguments[0] if arguments else ""
+    # The shell asks for completions of a line that is not among the arguments.
+    return _app(None if "_EXPOST_COMPLETE" in os.environ else first)
+
+
+def __getattr__(name: str) -> Any:
+    # All commands with their options: what tests and the reference of the options read.
+    if name == "app":
+        return _app(None)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@cache
+def _app(command: str | None) -> typer.Typer:
+    """Return the program with the options of one command, or of all if None."""
+    program = typer.Typer(
+        name="expost",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="markdown",
+        context_settings={"help_option_names": ["--help", "-h"]},
+    )
+    program.callback()(_program)
+    for panel, names in _PANELS.items():
+        for name in names:
+            run = getattr(commands, name)
+            if command is None or command == name:
+                # Imported here: the help of the program needs no options of commands.
+                from expost.cli.options import add_command
+                from expost.jobs import requests
+
+                request = getattr(requests, f"{name.capitalize()}Request")
+                add_command(program, name, request, run, panel=panel)
+            else:
+                program.command(name, rich_help_panel=panel, help=run.__doc__)(_without_options)
+    return program
+
+
+def _without_options() -> None:
+    """Stand for a command that the arguments do not name."""
 
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         print(f"expost {version('expost')}")
         raise typer.Exit
 
 
-@app.callback()
 def _program(
     _: Annotated[
         bool,
@@ -71,31 +117,3 @@ def _program(
     **Completion.** `expost --install-completion`, then start a new shell: the Tab key completes
     commands, options, values and files. bash, zsh, fish and PowerShell.
     """
-
-
-# The commands of each panel of the help.
-_PANELS: dict[str, tuple[tuple[type[Any], Callable[[Any], None]], ...]] = {
-    "Start": (
-        (requests.DemoRequest, commands.demo),
-        (requests.DoctorRequest, commands.doctor),
-        (requests.EncodingRequest, commands.encoding),
-    ),
-    "Answer": (
-        (requests.EpsilonRequest, commands.epsilon),
-        (requests.ProfileRequest, commands.profile),
-        (requests.RiskRequest, commands.risk),
-        (requests.AuditRequest, commands.audit),
-    ),
-    "Publish": (
-        (requests.PublishRequest, commands.publish),
-        (requests.LookupRequest, commands.lookup),
-    ),
-    "Records": (
-        (requests.ReportRequest, commands.report),
-        (requests.LedgerRequest, commands.ledger),
-    ),
-}
-
-for _panel, _commands in _PANELS.items():
-    for _request, _run in _commands:
-        add_command(app, _run.__name__, _request, _run, panel=_panel)

@@ -6,25 +6,28 @@ shell completion are fast.
 """
 
 import json
+from typing import TYPE_CHECKING
 
 import typer
 
 from expost.cli.lines import finished_lines, page_json, page_lines, print_json
 from expost.cli.open_page import show
 from expost.cli.progress import progress
-from expost.jobs.requests import (
-    AuditRequest,
-    DemoRequest,
-    DoctorRequest,
-    EncodingRequest,
-    EpsilonRequest,
-    LedgerRequest,
-    LookupRequest,
-    ProfileRequest,
-    PublishRequest,
-    ReportRequest,
-    RiskRequest,
-)
+
+if TYPE_CHECKING:
+    from expost.jobs.requests import (
+        AuditRequest,
+        DemoRequest,
+        DoctorRequest,
+        EncodingRequest,
+        EpsilonRequest,
+        LedgerRequest,
+        LookupRequest,
+        ProfileRequest,
+        PublishRequest,
+        ReportRequest,
+        RiskRequest,
+    )
 
 __all__ = [
     "audit",
@@ -44,7 +47,7 @@ __all__ = [
 _NO_RECOMMENDATION = 3
 
 
-def doctor(request: DoctorRequest) -> None:
+def doctor(request: "DoctorRequest") -> None:
     """Report what is installed, which extras are missing, and what that prevents.
 
     Prints a line for each package, with its version and the versions that are supported, and for
@@ -65,7 +68,7 @@ def doctor(request: DoctorRequest) -> None:
         raise typer.Exit(1)
 
 
-def encoding(request: EncodingRequest) -> None:
+def encoding(request: "EncodingRequest") -> None:
     """Write a file of public constants to fill in, or report what is missing in one.
 
     Means, scales and levels that are read from the data are not covered by ε. With --template the
@@ -87,7 +90,7 @@ def encoding(request: EncodingRequest) -> None:
     print("\n".join(lines))
 
 
-def epsilon(request: EpsilonRequest) -> None:
+def epsilon(request: "EpsilonRequest") -> None:
     """Recommend an ε for a private linear model of a table; nothing is released.
 
     The first sentence is the result: the smallest ε that is enough, the largest that the limit
@@ -120,7 +123,7 @@ def epsilon(request: EpsilonRequest) -> None:
         raise typer.Exit(_NO_RECOMMENDATION)
 
 
-def profile(request: ProfileRequest) -> None:
+def profile(request: "ProfileRequest") -> None:
     """Release one private linear model of a table, and report the privacy loss of each row.
 
     The model is drawn once and stored in DIR/model.json first. The other results are for the
@@ -152,7 +155,7 @@ def profile(request: ProfileRequest) -> None:
         show(outcome.files["report"])
 
 
-def demo(request: DemoRequest) -> None:
+def demo(request: "DemoRequest") -> None:
     """Profile a model of 569 patients: scikit-learn's breast-cancer data, keyed by patient.
 
     Releases one model that separates benign from malignant. Prints how exposed the patients are,
@@ -163,7 +166,7 @@ def demo(request: DemoRequest) -> None:
     profile(demo_request(request))
 
 
-def publish(request: PublishRequest) -> None:
+def publish(request: "PublishRequest") -> None:
     """Publish a report in which people can bound their own privacy loss in a released model.
 
     DIR/report.json may be published: it holds the model, public constants and, if it is
@@ -200,7 +203,7 @@ def publish(request: PublishRequest) -> None:
         show(outcome.files["page"])
 
 
-def lookup(request: LookupRequest) -> None:
+def lookup(request: "LookupRequest") -> None:
     """Report the largest privacy loss that a published model can have for one person.
 
     Reads report.json and the values you type. Nothing is sent, and nothing is written unless
@@ -224,7 +227,7 @@ def lookup(request: LookupRequest) -> None:
         show(files["report"])
 
 
-def risk(request: RiskRequest) -> None:
+def risk(request: "RiskRequest") -> None:
     """Explain what ε means for a person in the data, or find the ε that meets a goal.
 
     Give one guarantee or one goal. The answer has four bounds for an attacker who knows every
@@ -260,7 +263,7 @@ def risk(request: RiskRequest) -> None:
         show(files["report"])
 
 
-def audit(request: AuditRequest) -> None:
+def audit(request: "AuditRequest") -> None:
     """Attack a model: report which rows can be recognised as training data, and how reliably.
 
     Membership inference by thresholds, shadow models, LiRA and RMIA, on a released model.json, any
@@ -294,7 +297,7 @@ def audit(request: AuditRequest) -> None:
         show(outcome.files["report"])
 
 
-def report(request: ReportRequest) -> None:
+def report(request: "ReportRequest") -> None:
     """Show the results of other commands on one page; nothing is computed again.
 
     Every command that computes writes its figures to summary.CURATOR-ONLY.json, or to summary.json
@@ -324,7 +327,7 @@ def report(request: ReportRequest) -> None:
         show(outcome.files["report"])
 
 
-def ledger(request: LedgerRequest) -> None:
+def ledger(request: "LedgerRequest") -> None:
     """List every release of a data set, and compose their privacy losses.
 
     `expost profile`, `demo` and `publish` record what they release in a ledger. Record a model

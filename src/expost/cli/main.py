@@ -74,8 +74,10 @@ def main(after: Any = None) -> None:
 
 def _run() -> None:
     try:
-        from expost.cli.app import app
+        from expost.cli.app import app_for
         from expost.cli.options import with_values
+
+        app = app_for(sys.argv[1:])
     # A library that draws the command line may be broken in any way.
     except Exception as error:
         if received_signal() is not None:

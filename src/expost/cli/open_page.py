@@ -1,7 +1,6 @@
 """Opening a page in the browser."""
 
 import sys
-import webbrowser
 from pathlib import Path
 
 __all__ = ["show"]
@@ -12,6 +11,9 @@ def show(page: Path) -> None:
 
     The page is on the disk by then, so a failing browser does not fail the job.
     """
+    # Imported here: few commands open a page, and its import takes as long as typer's.
+    import webbrowser
+
     # The printed text comes before the output of a browser in the terminal.
     sys.stdout.flush()
     path = page.resolve()

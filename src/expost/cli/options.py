@@ -5,21 +5,31 @@ import re
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields
-from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
 
 from expost.jobs.options import Option, flag_of, options_of
-from expost.jobs.requests import Request
+
+if TYPE_CHECKING:
+    from expost.jobs.requests import Request
 
 __all__ = ["add_command", "with_values"]
 
 # The values that options mean which are given without one.
 _ALONE: dict[str, str] = {}
 
-_Request = TypeVar("_Request", bound=Request)
+_Request = TypeVar("_Request", bound="Request")
 
 
 def add_command(
@@ -144,6 +154,8 @@ def _completion(option: Option) -> Callable[[str], list[str]]:
     """Return the completion of choices and entry points, which are not imported."""
 
     def matching(incomplete: str) -> list[str]:
+        from importlib.metadata import entry_points
+
         added = () if option.plug_ins is None else entry_points(group=option.plug_ins).names
         known = option.choices() if callable(option.choices) else option.choices
         return [name for name in (*known, *sorted(added)) if name.startswith(incomplete)]

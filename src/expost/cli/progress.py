@@ -21,7 +21,6 @@ from expost.cli.mistakes import (
 )
 from expost.cli.stream import Stream
 from expost.engine import SILENT, Progress
-from expost.engine.bar import progress_bar
 from expost.engine.tracker import JobStatus, Tracker
 
 __all__ = ["progress"]
@@ -39,6 +38,9 @@ def progress(phases: int, *, quiet: bool, log: bool) -> AbstractContextManager[P
     # Not the console's `is_terminal`, which FORCE_COLOR sets for any file.
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         return nullcontext(SILENT)
+    # Imported here: it imports rich, which the help of commands may not need.
+    from expost.engine.bar import progress_bar
+
     return progress_bar(phases, cast(TextIO, Stream(sys.stderr)))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from glob import has_magic, iglob
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from expost.data import Query
 from expost.errors import ExpostError, InvalidInput
@@ -30,9 +30,11 @@ from expost.jobs.runs import Run, identity_of, kept_in, read_state
 from expost.jobs.workspace import DRAFTS
 from expost.ledger import NAME, Entry, Ledger, append, entries_of, ledger_path, now
 from expost.numbers import at_most
-from expost.publishing.report import PublishedReport
 from expost.release import Release
 from expost.types import Audience
+
+if TYPE_CHECKING:
+    from expost.publishing.report import PublishedReport
 
 __all__ = ["MODEL", "Drawn", "Lister", "check_ledgers", "copy_model", "drawn_before", "drawn_in"]
 __all__ += [
@@ -183,7 +185,7 @@ class Lister:
     ``notices``  on the composition of the releases in the first ledger.
     """
 
-    release: Release | PublishedReport
+    release: "Release | PublishedReport"
     path: Path
     ledgers: tuple[Path, ...]
     digest: Callable[[Ledger], str]

@@ -408,12 +408,13 @@ class _Work(TableWork):
         html = render_html(page).encode()
         files = {
             "encoding": encoding.save(out / encoding.audience.file_name("encoding", "json")),
-            "profile": Path(result.to_json(out / "profile.json")),
+            "table": result.to_parquet(out / "profile.parquet")
+            if result.parts is None
+            else result.parts.store.folder,
         }
-        if result.parts is None:
-            files["table"] = result.to_parquet(out / "profile.parquet")
-        else:
-            files["table"] = result.parts.store.folder
+        # The columns of the rows are in the table alone: as JSON they are twice as long.
+        path = result.to_json(out / "profile.json", table=files["table"].name)
+        files["profile"] = Path(path)
         report = out / page.audience.file_name("report", "html")
         files["summary"] = write_page(out, page)
         files["report"] = write_bytes(report, page.audience, html)

@@ -351,7 +351,7 @@ class Tangent:
         part = self.changed(*changes[0])
         inner, distance = self._shift([part])
         loss = part.sign * self.mechanism.law.loss_from(_norm(self.gradient), inner, distance)
-        return loss + volume_of(self.leverage.eigenvalues(part), part.sign, part.most)
+        return loss + volume_of(self.leverage.simulated_eigenvalues(part), part.sign, part.most)
 
     def collected(
         self,

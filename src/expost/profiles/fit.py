@@ -13,10 +13,8 @@ that is not better than the base rate there is not better elsewhere.
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -211,5 +209,8 @@ def _binned(scores: FloatArray, codes: IntArray) -> IntArray:
     return np.bincount(codes * _BINS + bins, minlength=2 * _BINS)
 
 
-def _added(first: Iterable[Any], second: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple(a + b for a, b in zip_longest(first, second, fillvalue=0))
+def _added(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the sums of the entries; nothing counted yet is an empty tuple."""
+    if not (first and second):
+        return first or second
+    return tuple(np.add(first, second).tolist())

@@ -438,17 +438,30 @@ class Profile(ScalarTable):
         mechanism = self.mechanism if self.release is None else self.release.mechanism
         return {"n": self.rows} | ({} if mechanism is None else public_scalars(mechanism))
 
-    def to_json(self, path: str | Path | None = None) -> str | Path:
+    def to_json(self, path: str | Path | None = None, *, table: str | None = None) -> str | Path:
         """Return the profile as a JSON string, or write it to a CURATOR-ONLY file.
 
-        ``table`` holds the columns of rows in memory, or names the folder of the parts.
+        Parameters
+        ----------
+        path
+            The path of the file; None returns the JSON string.
+        table
+            The name of the file that holds the columns of the rows. By default they are part of
+            the JSON, or in the folder of the parts if the rows were read in blocks.
+
+        Returns
+        -------
+        str or Path
+            The JSON string, or the path that was written.
         """
         digest, shares = self.digest, np.array(_SHARES)
         scores = self.scores.quantile(shares)
         expected = self.expected_scores
         expected_quantiles = None if expected is None else expected.quantile(shares)
         median, largest = self._expected_figures or (None, None)
-        table: Any = self.columns() if self.parts is None else self.parts.store.folder.name
+        rows: Any = table
+        if table is None:
+            rows = self.columns() if self.parts is None else self.parts.store.folder.name
         value = {
             "format": _FORMAT,
             "audience": self.audience.value,
@@ -488,7 +501,7 @@ class Profile(ScalarTable):
             ],
             "quantile_error": self.scores.error,
             "top": self.most().to_pylist(),
-            "table": table,
+            "table": rows,
             "notices": list(self.notices),
         }
         return self._json(plain(value), path)

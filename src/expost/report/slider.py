@@ -11,14 +11,11 @@ distance: distances at a few hundred ranks stand for all rows, without error at 
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from expost._order import OrderStatistics
-from expost.epsilon.choice import EpsilonChoice
-from expost.epsilon.sampled import SampledSweep
-from expost.epsilon.sweep import LawSweep, ends_of
 from expost.errors import InvalidInput
 from expost.mechanisms import ClosedForm
 from expost.numbers import figure, nats, number, percent, rounded_down, share
@@ -27,6 +24,10 @@ from expost.release import Release
 from expost.report.document import Facts, Text, Widget
 from expost.report.law_table import LawTable, Pieces, law_table, scale_table
 from expost.types import IntArray, Neighbouring
+
+if TYPE_CHECKING:
+    from expost.epsilon.choice import EpsilonChoice
+    from expost.epsilon.sampled import SampledSweep
 
 __all__ = [
     "SHARES",
@@ -218,8 +219,12 @@ def slider_of_profile(profile: Profile, release: Release | None = None) -> Slide
     )
 
 
-def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
+def slider_of_choice(choice: "EpsilonChoice") -> SliderData | None:
     """Return the slider of a choice of ε; None if no row moves the model."""
+    # Imported here and below: a profile has a slider without any choice of ε.
+    from expost.epsilon.sampled import SampledSweep
+    from expost.epsilon.sweep import LawSweep
+
     sweep = choice.sweep
     low, high = epsilon_range(choice)
     start_label = "the recommended ε"
@@ -255,8 +260,10 @@ def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
     )
 
 
-def epsilon_range(choice: EpsilonChoice) -> tuple[float, float]:
+def epsilon_range(choice: "EpsilonChoice") -> tuple[float, float]:
     """Return the ends of the ε axis of a choice, around every ε that was tried or is marked."""
+    from expost.epsilon.sweep import ends_of
+
     tried = choice.epsilons if choice.utility is None else choice.utility.epsilons
     # The end of the transition may lie far beyond any ε that is of use.
     high = math.nan if choice.is_public else choice.high
@@ -377,7 +384,7 @@ def curve_ranks(rows: int) -> IntArray:
     return np.unique(np.round(np.geomspace(1, rows, _POINTS)).astype(np.int64))
 
 
-def _steps(choice: EpsilonChoice, sweep: SampledSweep) -> tuple[Step, ...]:
+def _steps(choice: "EpsilonChoice", sweep: "SampledSweep") -> tuple[Step, ...]:
     """Return the steps at the ε that were tried, and at the recommended one."""
     chosen = [] if choice.recommended is None else [choice.recommended]
     steps = []
