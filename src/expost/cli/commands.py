@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from expost.cli.arrow import start_arrow
 from expost.cli.lines import finished_lines, page_json, page_lines, print_json
 from expost.cli.open_page import show
 from expost.cli.progress import progress
@@ -83,6 +84,7 @@ def encoding(request: "EncodingRequest") -> None:
 
     `expost encoding people.csv --encoding people.encoding.json --target income`
     """
+    start_arrow()
     from expost.jobs import encoding as job
 
     outcome = job.run(request)
@@ -108,6 +110,7 @@ def epsilon(request: "EpsilonRequest") -> None:
 
     `expost epsilon people.csv --target income --max-posterior 0.6 --out choice`
     """
+    start_arrow()
     from expost.jobs import epsilon as job
 
     with progress(job.PHASES, quiet=request.prints_json, log=request.log_json) as listener:
@@ -142,6 +145,7 @@ def profile(request: "ProfileRequest") -> None:
     for persons; the number must not come from the data. Constants that are neither given nor
     private are read from the data, which ε does not cover; the results list them.
     """
+    start_arrow()
     from expost.jobs import profile as job
 
     with progress(job.PHASES, quiet=request.prints_json, log=request.log_json) as listener:
@@ -191,6 +195,7 @@ def publish(request: "PublishRequest") -> None:
     `expost publish people.csv --target income --model report/model.json --kind data-dependent
     --epsilon-gradient 0.2 --epsilon-hessian 0.1 --out published`
     """
+    start_arrow()
     from expost.jobs import publish as job
 
     with progress(job.PHASES, quiet=request.prints_json, log=request.log_json) as listener:
