@@ -128,11 +128,11 @@ def require(module: str, *, caller: str, extra: str) -> ModuleType:
 
     Parameters
     ----------
-    module
+    module : str
         The module to import.
-    caller
+    caller : str
         The feature that needs it, for the message.
-    extra
+    extra : str
         The extra of expost that installs it.
 
     Raises

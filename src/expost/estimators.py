@@ -636,8 +636,12 @@ class _WrongType(InvalidInput, TypeError):
 def _refusals(words: str = "", **arrays: Any) -> Iterator[None]:
     """Raise scikit-learn's refusals as :class:`InvalidInput`, never with a row's values in them.
 
-    ``words``   replace those of any refusal.
-    ``arrays``  the arguments of scikit-learn: an argument that is no array is refused by its name.
+    Parameters
+    ----------
+    words : str, default=""
+        Replace those of any refusal.
+    arrays : Any
+        The arguments of scikit-learn: an argument that is no array is refused by its name.
     """
     try:
         with FILTER_LOCK:

@@ -295,9 +295,13 @@ class Ledger(Sealed, Displayed):
 class ListedRelease:
     """One release.
 
-    ``ledger``  the ledger that lists it, or None.
-    ``rows``    a letter for the rows that it was made from, the same for the same rows; "?" where
-                that is not known.
+    Parameters
+    ----------
+    ledger : Path | None
+        The ledger that lists it, or None.
+    rows : str
+        A letter for the rows that it was made from, the same for the same rows; "?" where that is
+        not known.
     """
 
     entry: Entry

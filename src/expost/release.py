@@ -51,10 +51,10 @@ class Release(Sealed, Displayed):
         The map of rows to the unit ball.
     classes : NDArray[Any] | None
         The labels, of two the second one positive; None for regression.
-    label_scale : LabelScale | None
-        The scale of the labels of a regression; None for a classifier.
     encoding : dict[str, Any] | None
         The table's encoding (JSON), where there was a table.
+    label_scale : LabelScale | None
+        The scale of the labels of a regression; None for a classifier.
     read_from_data : tuple[str, ...]
         The constants that were read from the data, those of the encoding among them: not private.
     seeded : bool

@@ -65,13 +65,20 @@ _SOME = 10
 class Prepared:
     """A data set ready to be fitted: its objective, its mechanism, and what was read from it.
 
-    ``mechanism_at``  the mechanism at another ε, with the Λ and the loss (an automatic margin) of
-                      that ε; ``has_one_loss``: the loss is that of all ε.
-    ``alternatives``  by name: the same with each other pair of mechanism and noise of expost's own.
-                      A pair may refuse, as a mechanism does: at an ε, or the loss at any.
-    ``noiseless_loss``  the loss that a model without noise would have.
-    ``clipped``       sentences on the rows and labels that lay past their bound and were clipped.
-    ``encoding``      how a table became these rows; ``read_from_data`` names what it read.
+    Parameters
+    ----------
+    mechanism_at : callable
+        The mechanism at another ε, with the Λ and the loss (an automatic margin) of that ε;
+        ``has_one_loss``: the loss is that of all ε.
+    alternatives : Mapping[str, callable]
+        By name: the same with each other pair of mechanism and noise of expost's own. A pair may
+        refuse, as a mechanism does: at an ε, or the loss at any.
+    noiseless_loss : Loss
+        The loss that a model without noise would have.
+    clipped : tuple[str, ...]
+        Sentences on the rows and labels that lay past their bound and were clipped.
+    encoding : Encoding, optional
+        How a table became these rows; ``read_from_data`` names what it read.
     """
 
     objective: Objective
@@ -230,8 +237,12 @@ class LinearTraining(ABC):
     ) -> Callable[[float], Mechanism]:
         """Return the mechanism of so many rows and coefficients as a function of ε.
 
-        ``loss``        that of a model without noise.
-        ``histograms``  of the encoding, which spend a part of ε.
+        Parameters
+        ----------
+        loss : Loss
+            That of a model without noise.
+        histograms : Histograms, optional
+            Of the encoding, which spend a part of ε.
         """
 
         def mechanism_at(epsilon: float) -> Mechanism:
@@ -296,7 +307,10 @@ class LinearTraining(ABC):
     def _settled_loss(self, loss: Loss, rows: int, dimension: int, epsilon: float) -> Loss:
         """Return the loss of so many rows and coefficients at an ε, where it depends on them.
 
-        ``loss``  that of a model without noise.
+        Parameters
+        ----------
+        loss : Loss
+            That of a model without noise.
         """
         del rows, dimension, epsilon
         return loss
@@ -356,7 +370,10 @@ class LinearTraining(ABC):
     ) -> Mechanism:
         """Return the mechanism of so many rows and coefficients, at the ε given or another.
 
-        ``histograms``  of the encoding, which spend a part of it.
+        Parameters
+        ----------
+        histograms : Histograms, optional
+            Of the encoding, which spend a part of it.
         """
         kind = self._kind(loss)
         epsilon = self.epsilon if epsilon is None else epsilon

@@ -84,7 +84,7 @@ class Audience(Enum):
 
         Parameters
         ----------
-        path
+        path : str | Path
             The path of a file whose name has a suffix.
 
         Raises

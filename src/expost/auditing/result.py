@@ -30,10 +30,10 @@ class Exposures:
 
     Parameters
     ----------
-    loss, expected
+    loss, expected : FloatArray
         (k,) in this model, and expected over releases; infinite where the model carries no
         noise.
-    distance
+    distance : FloatArray
         (k,) how far the row moves the parameters.
     """
 
@@ -75,31 +75,31 @@ class Audit(ScalarTable):
 
     Parameters
     ----------
-    description
+    description : str
         The model in one line.
-    truth
+    truth : Flags
         (n,) whether the model was trained with the row: members and non-members.
-    scores
+    scores : Mapping[str, FloatArray]
         (n,) of each attack by its name; the larger, the more likely a member.
-    figures
+    figures : Mapping[str, AttackFigures]
         How well each attack did on these rows, by its name.
-    row_auc
+    row_auc : RowAuc | None
         (n,) each row's own AUC over the references; None without references.
-    bounds
+    bounds : tuple[LowerBound, ...]
         What the attacks prove about ε, each with its confidence.
-    guarantee
+    guarantee : Guarantee | None
         Of the model; None where its noise law is not known.
-    exposures
+    exposures : Exposures | None
         The certified privacy losses of the members; None if unknown.
-    disparity
+    disparity : tuple[Disparity, ...]
         The best attack by class and by group.
-    models
+    models : int
         How many references were trained.
-    skipped
+    skipped : Mapping[str, str]
         Attacks that could not be run, and why.
-    ids
+    ids : tuple[Any, ...], optional
         A key for each row; None: rows are named by their index.
-    notices
+    notices : tuple[str, ...], default=()
         What a reader of the figures must know.
     """
 

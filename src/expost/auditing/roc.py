@@ -119,17 +119,17 @@ class AttackFigures(Displayed):
 
     Parameters
     ----------
-    auc
+    auc : Interval
         P(a member's score > a non-member's) + ½·P(they are equal).
-    accuracy
+    accuracy : Interval
         Balanced: (TPR + 1 − FPR)/2, ½ for random guessing.
-    advantage
+    advantage : Interval
         TPR − FPR = 2·accuracy − 1 (Yeom et al. 2018). Both are those of a threshold that was
         chosen on some of the rows and judged on the others, and so may fall below ½ and 0 by
         chance.
-    tpr_at_1_percent
+    tpr_at_1_percent : Interval
         TPR at 1 % FPR;.
-    tpr_at_01_percent
+    tpr_at_01_percent : Interval
         … at 0.1 % (Carlini et al. 2022).
     """
 
@@ -164,13 +164,13 @@ def figures(
 
     Parameters
     ----------
-    scores
+    scores : Any
         (n,) the larger, the more likely a member.
-    truth
+    truth : Any
         (n,) whether the row is a member.
-    confidence
+    confidence : float, default=0.95
         The confidence of each interval.
-    random_state
+    random_state : int, default=0
         Selects the rows that choose the threshold of accuracy and advantage.
 
     Returns
@@ -413,9 +413,9 @@ class RowAuc:
 
     Parameters
     ----------
-    value
+    value : FloatArray
         (n,) NaN for a row that is in all references or in none.
-    error
+    error : FloatArray
         (n,) the standard error.
     """
 

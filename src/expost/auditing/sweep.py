@@ -88,15 +88,15 @@ def audit_sweep(
 
     Parameters
     ----------
-    model
+    model : Any
         An unfitted expost estimator, or a Pipeline that ends in one.
-    X, y
+    X, y : Any
         The pool of rows and their labels.
-    epsilons
+    epsilons : Sequence[float], default=DEFAULT_EPSILONS
         The values of ε.
-    random_state
+    random_state : int, optional
         A seed; None: from the operating system.
-    **options
+    **options : Any
         As for :func:`expost.audit`.
 
     Returns

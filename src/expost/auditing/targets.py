@@ -101,7 +101,7 @@ class EstimatorTarget:
 
     Parameters
     ----------
-    prototype
+    prototype : Any
         What is cloned and fitted; None if it cannot be cloned.
     """
 
@@ -320,13 +320,13 @@ def target_of(
 
     Parameters
     ----------
-    model
+    model : Any
         What is attacked, or what trains it.
-    y
+    y : Any
         All labels of the game, with those of the population.
-    train
+    train : callable, optional
         For a model that is a function or has no ``fit``: how others like it are trained.
-    regression
+    regression : bool, optional
         Whether labels are numbers to be predicted; None: decided by the estimator, and False for a
         function.
 

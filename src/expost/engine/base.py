@@ -43,7 +43,7 @@ def engine_of(name: Any = "local") -> "AbstractContextManager[Engine]":
 
     Parameters
     ----------
-    name
+    name : Any, default="local"
         One of:
 
         "local"             threads, one per core; "local:3": three.

@@ -37,31 +37,31 @@ class EpsilonChoice(ScalarTable):
 
     Parameters
     ----------
-    recommendation
-        The verdict, the ε and what it follows from.
-    limit
-        The posterior that no row may pass.
-    utility
-        Held-out log loss, AUC and accuracy (R²) of released models, or None.
-    sweep
+    sweep : Sweep
         All rows' losses over ε (:mod:`expost.epsilon.sweep`, :mod:`.sampled`): the transition of
         LeBlond et al. (2023), which explains and does not decide.
-    plan
+    limit : PosteriorLimit
+        The posterior that no row may pass.
+    utility : Utility | None
+        Held-out log loss, AUC and accuracy (R²) of released models, or None.
+    recommendation : Recommendation
+        The verdict, the ε and what it follows from.
+    description : str
+        What would be released, in one line.
+    read_from_data : tuple[str, ...], default=()
+        The constants of the model that were read from the data, as the choice was.
+    notices : tuple[str, ...], default=()
+        What else the reader must know, a sentence each.
+    plan : Plan, optional
         How a model would be released at each ε; None of a black box.
-    alternatives
+    alternatives : tuple[FrontierCurve, ...], default=()
         The other mechanisms and noises that take the loss, each over a few ε; empty where the
         utility was not measured. A curve without an ε is of a mechanism that refused.
-    is_public
+    is_public : bool, default=False
         Whether posteriors are bounded by public constants, and not by the sweep.
-    description
-        What would be released, in one line.
-    read_from_data
-        The constants of the model that were read from the data, as the choice was.
-    notices
-        What else the reader must know, a sentence each.
-    ids
+    ids : tuple[Any, ...], optional
         The rows' keys, or None: rows are then counted from 0.
-    parts
+    parts : Mapping[int, Part], optional
         Of rows that are read in blocks: the parts of the table with each row's figures; None where
         rows are in memory.
 
@@ -312,9 +312,14 @@ def _utility_fields(utility: Utility) -> dict[str, Any]:
 class Posteriors:
     """Bounds on posteriors at one ε, at the limit's quantile over releases.
 
-    ``row``        of one row that is fixed before the noise is drawn.
-    ``all_rows``   the largest of all rows of one release.
-    ``certainty``  max(posterior, 1 − posterior) of one row.
+    Parameters
+    ----------
+    row : float
+        Of one row that is fixed before the noise is drawn.
+    all_rows : float
+        The largest of all rows of one release.
+    certainty : float
+        max(posterior, 1 − posterior) of one row.
     """
 
     epsilon: float

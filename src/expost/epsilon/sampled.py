@@ -77,15 +77,22 @@ class _Crossing(NamedTuple):
 class SampledSweep:
     """The sweep of a sampled mechanism.
 
-    ``epsilons``  (k,) ascending; where none are given, ``DEFAULT_EPSILONS``.
-    ``share``     of the rows that must have reached the second regime at ``high``.
-    ``models``    drawn at each ε.
-    ``limit``     the posterior that no row may pass.
-    ``halvings``  of the step between two values of ε in which a crossing lies.
-
     Limits are one-sided at 95 % (:mod:`~expost.epsilon.row_figures`). ``low`` is NaN where no row's
     exposure stands out of the noise of its estimate, ``low`` and ``high`` where the grid does not
     hold them; ``remarks`` state which.
+
+    Parameters
+    ----------
+    epsilons : FloatArray
+        (k,) ascending; where none are given, ``DEFAULT_EPSILONS``.
+    share : float
+        Of the rows that must have reached the second regime at ``high``.
+    models : int
+        Drawn at each ε.
+    limit : PosteriorLimit
+        The posterior that no row may pass.
+    halvings : int, default=4
+        Of the step between two values of ε in which a crossing lies.
     """
 
     mechanism: SampledMechanism

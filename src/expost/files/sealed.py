@@ -32,9 +32,14 @@ _ULPS = 1e-9
 class Sealed(ABC):
     """A document that is kept as sealed JSON.
 
-    ``FORMAT``  the name and version of the format.
-    ``NOUN``    the document in messages, as "a released model".
-    ``INNER``   fields that are sealed documents themselves; their own classes check them.
+    Attributes
+    ----------
+    FORMAT : str
+        The name and version of the format.
+    NOUN : str
+        The document in messages, as "a released model".
+    INNER : tuple[str, ...]
+        Fields that are sealed documents themselves; their own classes check them.
     """
 
     FORMAT: ClassVar[str]

@@ -92,7 +92,10 @@ class Losses(Protocol):
 class Sampler(ABC):
     """A mechanism on fixed rows at any ε, for simulation (an epsilon.SampledMechanism).
 
-    ``mechanism``  its own ε is not used.
+    Parameters
+    ----------
+    mechanism : Mechanism
+        Its own ε is not used.
     """
 
     mechanism: "Mechanism"
@@ -118,7 +121,10 @@ class Sampler(ABC):
     ) -> FloatArray:
         """Return the releases with these noises, in units of the resolution at ε.
 
-        ``tolerance``  the largest gradient (averaged form) at a minimiser.
+        Parameters
+        ----------
+        tolerance : float, default=GRADIENT
+            The largest gradient (averaged form) at a minimiser.
         """
 
     @abstractmethod
@@ -137,11 +143,18 @@ class Mechanism(Protocol):
     hold the loss of the grid's cell, and ∣loss∣ and δ(ε) keep what :meth:`guarantee` and
     ``worst_case`` state, whatever rows lie in the unit ball.
 
-    ``kind``           the name of the mechanism.
-    ``noises``         the names of its noises, and whether each needs a δ.
-    ``options``        the names of constants of its own, which are parameters of the estimators.
-    ``is_multiclass``  whether it takes losses of more than one output.
-    ``has_report``     whether a data-dependent report can be made of a model of two classes.
+    Attributes
+    ----------
+    kind : str
+        The name of the mechanism.
+    noises : Mapping[str, bool]
+        The names of its noises, and whether each needs a δ.
+    options : tuple[str, ...]
+        The names of constants of its own, which are parameters of the estimators.
+    is_multiclass : bool
+        Whether it takes losses of more than one output.
+    has_report : bool
+        Whether a data-dependent report can be made of a model of two classes.
     """
 
     kind: ClassVar[str]

@@ -77,15 +77,22 @@ class Adversary(Enum):
 class SGDMechanism:
     """The public constants of a run of DP-SGD with noisy sums.
 
-    ``rows``              n; no batch size is read from it.
-    ``noise_multiplier``  σ, the noise's standard deviation over the global sensitivity.
-    ``clip``              C, the largest length of a row's gradient.
-    ``sampling_rate``     q, each row's chance to be in a batch (Poisson); 1: full batch.
-    ``relation``          REMOVE (sensitivity C) or REPLACE (2C).
-    ``norm_budget``       B of a filter that leaves a row out for good before √Σ∥g∥² passes B (full
-                          batch), or None. Gaussian noise composes fully adaptively, so that then
-                          μ ≤ B/s for every row of any data (Feldman and Zrnic 2021; Smith and
-                          Thakurta 2022).
+    Parameters
+    ----------
+    rows : int
+        n; no batch size is read from it.
+    noise_multiplier : float
+        σ, the noise's standard deviation over the global sensitivity.
+    clip : float
+        C, the largest length of a row's gradient.
+    sampling_rate : float, default=1.0
+        q, each row's chance to be in a batch (Poisson); 1: full batch.
+    relation : Neighbouring, default=Neighbouring.REMOVE
+        REMOVE (sensitivity C) or REPLACE (2C).
+    norm_budget : float, optional
+        B of a filter that leaves a row out for good before √Σ∥g∥² passes B (full batch), or None.
+        Gaussian noise composes fully adaptively, so that then μ ≤ B/s for every row of any data
+        (Feldman and Zrnic 2021; Smith and Thakurta 2022).
     """
 
     rows: int
@@ -306,13 +313,17 @@ class Transcript(Displayed):
     def row_losses(self, *, delta: float = 1e-5, guaranteed: bool = True) -> RowLosses:
         """Return the losses in the form that all mechanisms share.
 
-        ``delta``       the worst case b is the guarantee's loss at δ: evidence for the row passes
-                        it with probability δ at most, against it with δe^(−b) (P ≤ e^(−b)Q there).
-        ``guaranteed``  false where the noise was read from the data (local sensitivity).
-
         The law for known batches takes each gradient for as long as it was in this run; the far
         law takes them all for as long as clipping allows, which bounds every run. For
         hidden batches losses are drawn, at gradients of the mean length; a row replaced has no law.
+
+        Parameters
+        ----------
+        delta : float, default=1e-05
+            The worst case b is the guarantee's loss at δ: evidence for the row passes it with
+            probability δ at most, against it with δe^(−b) (P ≤ e^(−b)Q there).
+        guaranteed : bool, default=True
+            False where the noise was read from the data (local sensitivity).
         """
         delta = _checks.probability("delta", delta)
         low, high = self.interval()

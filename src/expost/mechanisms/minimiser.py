@@ -236,7 +236,10 @@ def _with_draws(mechanism: MinimiserPerturbation, losses: RowLosses, near: Neigh
 class MinimiserSampler(Sampler):
     """Noise on a minimiser at any ε, through sampled releases and exact losses.
 
-    ``near``  a point near the minimiser of ``objective``, where one is known.
+    Parameters
+    ----------
+    near : Minimiser, optional
+        A point near the minimiser of ``objective``, where one is known.
     """
 
     mechanism: MinimiserPerturbation

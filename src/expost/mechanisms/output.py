@@ -250,10 +250,13 @@ class OutputPerturbation(MinimiserPerturbation):
 class GradientNoise(OutputPerturbation):
     """The noise that objective perturbation adds to the sum of gradients, at any ε.
 
-    ``slope``  L, a bound on the length of a row's gradient.
-
     Its scale is that at Λ → ∞, where determinants cost nothing. That of a release is not smaller,
     so that a row's separation is not underestimated.
+
+    Parameters
+    ----------
+    slope : float
+        L, a bound on the length of a row's gradient.
     """
 
     slope: float

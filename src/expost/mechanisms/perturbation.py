@@ -233,8 +233,12 @@ class Perturbation(ABC):
     def check_noise(self, norm: float, slack: float, *, without: float) -> None:
         """Refuse rows that cannot have made the model: a noise outside its own law at 1e-9.
 
-        ``norm``     of the noise that they imply, which is known to ``slack``.
-        ``without``  what it may be where there is none.
+        Parameters
+        ----------
+        norm : float
+            Of the noise that they imply, which is known to ``slack``.
+        without : float
+            What it may be where there is none.
         """
         if self.is_private:
             below, _ = self.law.norm_tails(norm + slack)

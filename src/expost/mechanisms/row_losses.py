@@ -30,8 +30,8 @@ class RowLosses(Displayed):
         perturbation, the gradient at θ; ``distance_error`` its bound.
     law : LossLaw | None
         The loss's law over θ, or None where there is no noise or no closed form.
-    far_law : LossLaw | None
-        The same at distance + distance_error, where there is a law.
+    worst_case : float
+        The guaranteed exposure, passed with probability ``worst_case_passed`` at most.
     noiseless : bool
         Whether there is no noise, so that rows differ only in their distances.
     sampled : Callable[[], tuple[FloatArray, FloatArray]] | None
@@ -43,10 +43,10 @@ class RowLosses(Displayed):
         refused.
     guarantee : Guarantee | None
         The mechanism's guarantee for these neighbours, or None.
+    far_law : LossLaw | None
+        The same at distance + distance_error, where there is a law.
     neighbours : Neighbours | None
         The leave-one-out minimisers of rows in memory, where losses follow from them.
-    worst_case : float
-        The guaranteed exposure, passed with probability ``worst_case_passed`` at most.
     """
 
     loss: FloatArray
@@ -106,11 +106,14 @@ def controlled_exposures(
 ) -> tuple[FloatArray, FloatArray]:
     """Return E∣loss∣ over releases and its standard error, by a control variate.
 
-    ``sampled``  of each release the losses ℓ, the losses c of ``noise`` for shifts that do not
-                 depend on the release, and the lengths of these shifts.
-
     E∣ℓ∣ = E∣c∣ + E(∣ℓ∣ − ∣c∣): the first is known from the law of the noise, and the second varies
     little where θ moves the rows' gradients little.
+
+    Parameters
+    ----------
+    sampled : Iterable[tuple[FloatArray, FloatArray, FloatArray]]
+        Of each release the losses ℓ, the losses c of ``noise`` for shifts that do not depend on the
+        release, and the lengths of these shifts.
     """
     distance = np.zeros(rows)
 

@@ -62,11 +62,18 @@ _Part = tuple[int, FloatArray, FloatArray]
 class Tangent:
     """J at a released θ: what every row's loss is made of (R&W: g and H).
 
-    ``objective``  the rows; None where the tangent was sent to where some of them are.
-    ``rounding``   how far the computed g may be from the true one at θ.
-    ``curvature``  H.
-    ``longest``    the largest row norm.
-    ``loose``      Σ∥x∥² of the rows near a knot of the loss.
+    Parameters
+    ----------
+    objective : Objective | None
+        The rows; None where the tangent was sent to where some of them are.
+    rounding : float
+        How far the computed g may be from the true one at θ.
+    curvature : Hessian
+        H.
+    longest : float
+        The largest row norm.
+    loose : float
+        Σ∥x∥² of the rows near a knot of the loss.
     """
 
     mechanism: ObjectivePerturbation
@@ -363,8 +370,12 @@ class Tangent:
     ) -> RowLosses:
         """Return losses with their intervals and what is guaranteed.
 
-        ``rows``   the most that change at once.
-        ``limit``  what pure ε allows each person, where persons have several rows.
+        Parameters
+        ----------
+        rows : int, default=1
+            The most that change at once.
+        limit : FloatArray, optional
+            What pure ε allows each person, where persons have several rows.
         """
         loss, error, distance = losses
         mechanism = self.mechanism

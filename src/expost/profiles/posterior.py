@@ -55,9 +55,9 @@ class Advantage:
 
     Parameters
     ----------
-    high
+    high : float
         The upper end of its certified interval.
-    error
+    error : float
         Its standard error, 0 where nothing is sampled.
     """
 
@@ -73,11 +73,11 @@ class WorstCase:
 
     Parameters
     ----------
-    posterior
+    posterior : float
         May be passed with probability ``failure`` at most.
-    advantage
+    advantage : float
         Of the Bayes adversary.
-    true_positive_rate
+    true_positive_rate : float
         At ``false_positive_rate``.
     """
 
@@ -95,16 +95,16 @@ class RowIdentifiability(RowTable):
 
     Parameters
     ----------
-    losses
+    losses : RowLosses
         The losses of all rows; where rows are processed in blocks, of those rows that no other
         passes, which set every maximum.
-    counted
+    counted : PosteriorDigest, optional
         What is known of all rows together, where they are processed in blocks; else None.
-    prior
+    prior : float, default=0.5
         The attacker's probability beforehand that a row was in the data.
-    ids
+    ids : tuple[Any, ...], optional
         The keys of the rows of ``losses``, or None: rows are then counted from 0.
-    unit
+    unit : str, default="row"
         "row", or "person" where all rows of a person are removed at once: every figure is then one
         of a person.
 

@@ -57,28 +57,28 @@ class Profile(ScalarTable):
 
     Parameters
     ----------
-    losses
+    losses : RowLosses, optional
         What the mechanism states of each row (:class:`~expost.mechanisms.RowLosses`), where all
         rows are held in memory; else None.
-    parts
+    parts : RowParts, optional
         The rows that were processed in blocks and lie on the disk; else None.
-    description
+    description : str
         The model in one line.
-    rows
+    rows : int
         The number of rows of the table.
-    ids
+    ids : tuple[Any, ...], optional
         The rows' keys, or None: rows are then counted from 0.
-    owner
+    owner : IntArray, optional
         (rows,) the person of each row, where all rows of a person are removed at once: every figure
         is then one of a person. None: rows are on their own.
-    notices
+    notices : tuple[str, ...], default=()
         What the reader must know: choices read from the data, missing noise.
-    release
+    release : Release, optional
         The model, where it is known; ``mechanism`` how it was drawn.
-    fit
+    fit : FitScores, optional
         How well it predicts its rows, and ``forecast`` what its noise leaves of it, where they are
         known.
-    guarantee
+    guarantee : tuple[str, ...], default=()
         What the mechanism guarantees, in sentences: its relation, and δ at other ε.
 
     Notes
@@ -295,9 +295,9 @@ class Profile(ScalarTable):
 
         Parameters
         ----------
-        column
+        column : Any
             A cell for each row; of rows in blocks the name of a column of their table.
-        engine
+        engine : Any, default="local"
             Where rows in blocks are read again (:func:`expost.engine.engine_of`).
 
         Notes

@@ -64,8 +64,12 @@ _SPENT = ("delta", "epsilon_gradient", "epsilon_hessian")
 class Spending:
     """The privacy cost of the model and its report, each as (ε, δ); infinite without guarantee.
 
-    ``sequential``  all of it by basic composition.
-    ``together``    the same with the gradient and the Hessian composed exactly first.
+    Parameters
+    ----------
+    sequential : tuple[float, float]
+        All of it by basic composition.
+    together : tuple[float, float]
+        The same with the gradient and the Hessian composed exactly first.
     """
 
     model: tuple[float, float]
@@ -79,7 +83,10 @@ class Spending:
 class RowBounds:
     """The bounds of a report for rows, each (m,): see :meth:`PublishedReport.bound`.
 
-    ``everything``  a bound on the loss of all that was published: θ, ĝ and Ĥ.
+    Parameters
+    ----------
+    everything : FloatArray
+        A bound on the loss of all that was published: θ, ĝ and Ĥ.
     """
 
     exposure: FloatArray
@@ -94,13 +101,13 @@ class PublishedReport(Sealed, Displayed):
 
     Parameters
     ----------
-    release
+    release : Release
         The one released model: θ and its constants.
-    failure_probability
+    failure_probability : float
         ρ, for each part of the bound; ``fails_with`` is for the whole.
-    budget, released
+    budget, released : PublishingBudget | None, NoisyTangent | None
         Of a data-dependent report: what it spent, and ĝ and Ĥ.
-    steps
+    steps : tuple[Step, ...], default=()
         Of a pipeline, before the model: rows are given as these return them.
     """
 
@@ -194,10 +201,10 @@ class PublishedReport(Sealed, Displayed):
 
         Parameters
         ----------
-        x
+        x : Any
             (m, k) rows in the units of the model's features, or one row (k,). Rows beyond the data
             norm are clipped to it, as they were for the model.
-        y
+        y : Any
             (m,) labels, or one label.
 
         Returns

@@ -168,7 +168,7 @@ def table(
         The title of a column, a function from an item to its value, and a function from the value
         to its text (``str`` for a column of text). None: the column is left out. A value of None
         is shown as "–".
-    caption, label
+    caption, label : str, int
         As in :class:`Table`.
     """
     shown = [column for column in columns if column is not None]
@@ -299,10 +299,10 @@ class Document:
         The kind of the result: a page shows one document of each kind.
     title : str
         The title of the page where this is its first document.
-    subtitle : tuple of str
-        The model and the data, in short phrases.
     audience : Audience
         Who may read it.
+    subtitle : tuple of str
+        The model and the data, in short phrases.
     verdict : Verdict or None
         The result and the decision.
     tiles : tuple of Tile

@@ -68,7 +68,7 @@ def plot(result: Any, kind: str | None = None, ax: Any = None, **options: Any) -
         The key of the figure; the first one by default.
     ax : matplotlib axes or sequence of axes, optional
         Where to draw, one for each panel; a new figure by default.
-    **options
+    **options : Any
         Further options of the document of this kind of result.
 
     Returns

@@ -66,7 +66,7 @@ def document_of(result: Any, context: Context | None = None, **options: Any) -> 
         A result of one of expost's verbs.
     context : Context, optional
         Settings, notices, a file name and a date to show.
-    **options
+    **options : Any
         Further options of the document of this kind of result.
 
     Returns

@@ -46,10 +46,16 @@ _LARGEST_COUNT = 2**53
 class Parameter:
     """The number that distinguishes the guarantees of a family, for :func:`expost.risk.calibrate`.
 
-    ``name``        the keyword of the family's constructor.
-    ``low, high``   the range in which it is searched.
-    ``is_noise``    whether every figure falls as it grows; without it every figure grows with it.
-    ``with_delta``  whether the constructor also takes the ``delta`` of the guarantee itself.
+    Parameters
+    ----------
+    name : str
+        The keyword of the family's constructor.
+    low, high : float
+        The range in which it is searched.
+    is_noise : bool, default=False
+        Whether every figure falls as it grows; without it every figure grows with it.
+    with_delta : bool, default=False
+        Whether the constructor also takes the ``delta`` of the guarantee itself.
     """
 
     name: str

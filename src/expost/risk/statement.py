@@ -62,10 +62,15 @@ Parameters = dict[str, dict[str, float]]
 class Setting:
     """What the figures are for.
 
-    ``delta``     of all releases together.
-    ``exceeded``  the probability with which a posterior may be exceeded where (ε, δ) with δ > 0 is
-                  all that is known, which bounds none at δ itself (erratum 10); 0: never.
-    ``known``     the same where the noise is known: δ, unless another one was given.
+    Parameters
+    ----------
+    delta : float
+        Of all releases together.
+    exceeded : float
+        The probability with which a posterior may be exceeded where (ε, δ) with δ > 0 is all that
+        is known, which bounds none at δ itself (erratum 10); 0: never.
+    known : float
+        The same where the noise is known: δ, unless another one was given.
     """
 
     prior: float
@@ -90,10 +95,16 @@ class Setting:
 class Route:
     """One derivation of the figures.
 
-    ``key``        "any", "gaussian", "dpsgd" or "model".
-    ``guarantee``  what it is computed from.
-    ``note``       what it holds for.
-    ``exceeded``   the probability with which its posteriors may be exceeded.
+    Parameters
+    ----------
+    key : str
+        "any", "gaussian", "dpsgd" or "model".
+    guarantee : Guarantee
+        What it is computed from.
+    note : str
+        What it holds for.
+    exceeded : float, default=0.0
+        The probability with which its posteriors may be exceeded.
     """
 
     key: str
@@ -107,10 +118,15 @@ class Route:
 class Figure:
     """One figure by every route that has it.
 
-    ``by``        its value, by the key of the route; '1 in k' and what keeps a goal are lower
-                  bounds, all others upper ones.
-    ``shown``     the same as strings, rounded to the safe side.
-    ``sentence``  what the first of them means; "" where the label is enough.
+    Parameters
+    ----------
+    by : Mapping[str, float]
+        Its value, by the key of the route; '1 in k' and what keeps a goal are lower bounds, all
+        others upper ones.
+    shown : Mapping[str, str]
+        The same as strings, rounded to the safe side.
+    sentence : str, default=""
+        What the first of them means; "" where the label is enough.
     """
 
     name: str

@@ -103,18 +103,18 @@ def select_privately(
 
     Parameters
     ----------
-    scores
+    scores : Any
         (k,) one number for each candidate of a public list; higher is better.
-    sensitivity
+    sensitivity : float
         One row changes each score by at most this.
-    epsilon
+    epsilon : float
         The privacy cost of the choice.
-    method
+    method : str, default="exponential"
         "exponential" or "permute-and-flip", which is never worse in expected score.
-    monotone
+    monotone : bool, default=False
         States that one more row never lowers any score, or never raises any: half the noise is then
         enough, for neighbouring data sets with a row removed or added (not replaced).
-    random_state
+    random_state : Any, optional
         An integer or a Generator, for simulation: anyone who knows the seed can repeat the choice,
         and it warns. None: every bit comes from the operating system.
 
@@ -258,13 +258,19 @@ def selection_probabilities(
 class SelectionCost(Displayed):
     """The cost of a private choice in units of the score. Curator-only: it depends on the rows.
 
-    ``probabilities``       (k,) of each candidate.
-    ``best_probability``    that a candidate with the best score is chosen.
-    ``expected_shortfall``  Σ P(i)(s* − sᵢ): the score lost on average against the best.
-    ``shortfall_bound``     ln(k/(βm))/λ: the score lost is at most this with probability 1 − β,
-                            m candidates having the best score (the lecture's theorem). With m = 1
-                            it is free of the data.
-    ``failure``             β.
+    Parameters
+    ----------
+    probabilities : FloatArray, optional
+        (k,) of each candidate.
+    best_probability : float
+        That a candidate with the best score is chosen.
+    expected_shortfall : float
+        Σ P(i)(s* − sᵢ): the score lost on average against the best.
+    shortfall_bound : float
+        ln(k/(βm))/λ: the score lost is at most this with probability 1 − β, m candidates having the
+        best score (the lecture's theorem). With m = 1 it is free of the data.
+    failure : float
+        β.
     """
 
     probabilities: FloatArray = field(repr=False)

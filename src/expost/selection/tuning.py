@@ -60,11 +60,18 @@ _UNITS = 2**20
 class SelectedRegularization(Displayed):
     """The chosen Λ, and the private model that was chosen with it.
 
-    ``regularization``  the chosen Λ; ``index`` its index among ``candidates``.
-    ``epsilon``         spent in total, for the choice and the model; ``delta`` with Gaussian noise.
-    ``model``           the fitted estimator, of the rows of its own part only.
-    ``part_rows``       how many rows each part has; the last one counted mistakes.
-    ``method``          how the choice was made.
+    Parameters
+    ----------
+    regularization : float
+        The chosen Λ; ``index`` its index among ``candidates``.
+    epsilon : float
+        Spent in total, for the choice and the model; ``delta`` with Gaussian noise.
+    model : Any
+        The fitted estimator, of the rows of its own part only.
+    part_rows : tuple[int, ...]
+        How many rows each part has; the last one counted mistakes.
+    method : str
+        How the choice was made.
     """
 
     regularization: float
@@ -119,11 +126,11 @@ def select_regularization(
 
     Parameters
     ----------
-    X, y
+    X, y : Any
         The rows and their labels.
-    candidates
+    candidates : Sequence[float]
         The values of Λ, a list made independently of these rows.
-    loss
+    loss : str, default="logistic"
         "logistic", "huber-hinge" or "squared".
 
     Returns

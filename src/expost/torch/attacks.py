@@ -56,7 +56,10 @@ _GENERATOR = threading.Lock()
 class ModuleGradients:
     """The gradients of rows (X, y) at θ, as :class:`expost.auditing.attacks.gradients.Gradients`.
 
-    ``theta``  None for the module's own.
+    Parameters
+    ----------
+    theta : torch.Tensor, optional
+        None for the module's own.
     """
 
     def __init__(
@@ -162,15 +165,15 @@ def gradient_scores(
 
     Parameters
     ----------
-    members
+    members : int
         The number of these rows that the module was trained on.
-    population
+    population : tuple[Any, Any], optional
         (X, y) of rows that were certainly not trained on; None: the rows in question are used.
-    trained_on
+    trained_on : int, optional
         The number of rows it was trained on in total; None for ``members``.
-    loss
+    loss : Loss, default=torch.nn.functional.cross_entropy
         The loss of (outputs, targets) for a batch of one row.
-    weight_decay
+    weight_decay : float, default=0.0
         The weight decay w of a training that minimises the mean loss plus (w/2)∥θ∥².
 
     Returns
@@ -328,17 +331,17 @@ def torch_target(
 
     Parameters
     ----------
-    classes
+    classes : Any
         The label of each output of the module, in its order.
-    train
+    batch_size : int, optional
+        None for all rows at once.
+    loss : Loss, default=torch.nn.functional.cross_entropy
+        Of (outputs, targets), the mean over a batch.
+    train : callable, optional
         Your own training of (module, X, y) in place, instead of epochs of batches.
-    fresh
+    fresh : bool, default=True
         Whether every training draws its own first parameters (``reset_parameters`` of every layer);
         else all start from the module's.
-    loss
-        Of (outputs, targets), the mean over a batch.
-    batch_size
-        None for all rows at once.
     """
     if not isinstance(module, torch.nn.Module):
         raise InvalidInput(f"module: is a {type(module).__name__}; pass a torch.nn.Module.")

@@ -26,9 +26,9 @@ class TrainingMechanism:
 
     Parameters
     ----------
-    trainer
+    trainer : Trainer
         The training.
-    noise
+    noise : callable
         The function that returns σ for an ε.
     """
 
@@ -81,12 +81,12 @@ def training_mechanism(
 
     Parameters
     ----------
-    delta
+    delta : float
         Of the (ε, δ) that an ε means.
-    noise_multiplier
+    noise_multiplier : callable, optional
         A function that gives σ for an ε; None: the least σ with which the whole run is (ε,
         δ)-private, batches hidden where they are sampled.
-    options
+    options : Any
         Those of :func:`expost.torch.train` but its noise: clip, learning_rate, epochs or steps,
         sampling_rate, relation, candidates, adversary, ….
     """

@@ -46,20 +46,20 @@ def track(
 
     Parameters
     ----------
-    optimizer, data_loader
+    optimizer, data_loader : Any
         The results of ``PrivacyEngine.make_private``.
-    adversary
+    adversary : Adversary | str, default=Adversary.KNOWN_BATCHES
         'known-batches' (no extra pass), or 'hidden-batches', which needs the gradients of the rows
         that were not sampled too: a pass over all rows at every step, some n/(batch size) times the
         training's own cost.
-    loss
+    loss : callable, optional
         For hidden batches: loss(batch) of a batch of the loader, e.g. ``lambda batch:
         criterion(model(batch[0]), batch[1])``.
-    every
+    every : int, default=1
         For hidden batches: make that pass at every k-th step only. In between, rows that were not
         sampled count with their mean, and their intervals cover the error (except with probability
         1e-6 per row).
-    public_batches
+    public_batches : bool, default=False
         The loader does not use Poisson sampling: no ε is amplified by sampling.
 
     Returns
@@ -113,7 +113,7 @@ class Tracker(Displayed):
 
     Parameters
     ----------
-    transcript
+    transcript : Transcript
         The running sums, one entry per row, row numbers as in the loader's data set.
     """
 
@@ -165,9 +165,9 @@ class Tracker(Displayed):
 
         Parameters
         ----------
-        ids
+        ids : Sequence[Any], optional
             Keys of the rows, in the order of the loader's data set.
-        delta
+        delta : float, default=1e-05
             With which probability at most the worst case is passed.
         """
         self._watch.check()

@@ -52,15 +52,15 @@ class Training(Displayed):
 
     Parameters
     ----------
-    module
+    module : torch.nn.Module
         The trained copy of the module that was passed.
-    transcript
+    transcript : Transcript
         The sums over the steps, one entry a row.
-    every
+    every : int, default=1
         At which steps gradients of rows outside the batch were computed.
-    is_local
+    is_local : bool, default=False
         Whether the noise was scaled to one row's gradient: there is no guarantee.
-    is_simulation
+    is_simulation : bool, default=False
         Whether the noise came from a seed.
     """
 
@@ -113,9 +113,9 @@ class Training(Displayed):
 
         Parameters
         ----------
-        ids
+        ids : Sequence[Any], optional
             A key for each row.
-        delta
+        delta : float, default=1e-05
             The largest probability with which a loss exceeds the worst case.
         """
         return transcript_profile(
@@ -150,8 +150,12 @@ class Training(Displayed):
 class Step:
     """One step of a run. Curator-only: it holds the noise.
 
-    ``parameters``  (d,) θ before the step; ``noisy_sum`` (d,) what the step published;
-    ``noise`` (d,) b; ``scale`` s; ``batch`` the rows in it.
+    Parameters
+    ----------
+    parameters : torch.Tensor
+        (d,) θ before the step; ``noisy_sum`` (d,) what the step published.
+    noise : torch.Tensor
+        (d,) b; ``scale`` s; ``batch`` the rows in it.
     """
 
     number: int
@@ -166,10 +170,16 @@ class Step:
 class Trainer:
     """A training that may be run many times; :func:`expost.torch.train` runs one.
 
-    ``data``         (X, y); ``candidates`` the rows that stand in, one for each row or one for all.
-    ``divisor``      of the noisy sum.
-    ``epoch_steps``  after how many steps losses are remembered.
-    ``local_row``    the row whose gradient sets the noise (local sensitivity), or None: global.
+    Parameters
+    ----------
+    data : Rows
+        (X, y); ``candidates`` the rows that stand in, one for each row or one for all.
+    divisor : float
+        Of the noisy sum.
+    epoch_steps : int
+        After how many steps losses are remembered.
+    local_row : int, optional
+        The row whose gradient sets the noise (local sensitivity), or None: global.
     """
 
     module: torch.nn.Module
@@ -338,40 +348,40 @@ def prepare(
 
     Parameters
     ----------
-    module
+    module : torch.nn.Module
         The module; a copy of it is trained.
-    X, y
+    X, y : Any
         The rows and their labels.
-    noise_multiplier
+    noise_multiplier : float
         σ: the noise on the sum of gradients has standard deviation σC, where rows are replaced 2σC
         (local sensitivity: σ times one row's difference).
-    clip
+    clip : float
         C, the length to which each row's gradient is clipped.
-    learning_rate
+    learning_rate : float
         α.
-    epochs, steps
+    epochs, steps : int, optional
         Exactly one of them; an epoch is about 1/sampling_rate steps.
-    loss
+    loss : Loss, default=torch.nn.functional.cross_entropy
         Of (outputs, targets) for a batch of one row.
-    sampling_rate
+    sampling_rate : float, optional
         None: every step takes all rows. Otherwise each row takes part in each step with this
         probability (Poisson sampling).
-    divisor
+    divisor : float, optional
         Public constant by which the noisy sum is divided; n·sampling_rate unless it is given.
-    relation
+    relation : Neighbouring | str, default=Neighbouring.REMOVE
         "remove", or "replace" by ``candidates`` = (rows, labels), one for each row or one for all.
-    sensitivity
+    sensitivity : str, default="global"
         "local" scales the noise to the gradient of ``row`` (D5.3 Sec. 5): for experiments, since it
         depends on the data and gives no guarantee.
-    adversary
+    adversary : Adversary | str, default=Adversary.KNOWN_BATCHES
         "known-batches", or "hidden-batches": the adversary does not see whether the row was
         sampled. The latter needs the gradients of all rows at each step (1/sampling_rate times the
         work), or at ``every`` k-th, with losses whose interval then holds except with probability
         1e-6.
-    norm_budget
+    norm_budget : float, optional
         Leaves a row out for good before √Σ∥g∥² passes it (full batch): makes each row's own epsilon
         a guarantee.
-    dtype
+    dtype : torch.dtype, optional
         torch.float64 to compute gradients in double precision.
 
     Returns
@@ -443,11 +453,11 @@ def train(
 
     Parameters
     ----------
-    module, X, y, **options
+    module, X, y, **options : torch.nn.Module, Any
         As for :func:`prepare`.
-    random_state
+    random_state : int | np.random.Generator, optional
         A seed, for simulations. None draws from the operating system.
-    on_step
+    on_step : callable, optional
         Called after each step with its :class:`Step`.
 
     Returns
