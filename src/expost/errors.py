@@ -135,6 +135,11 @@ def require(module: str, *, caller: str, extra: str) -> ModuleType:
     extra : str
         The extra of expost that installs it.
 
+    Returns
+    -------
+    ModuleType
+        The imported module.
+
     Raises
     ------
     MissingExtra

@@ -124,7 +124,23 @@ class LinearTraining(ABC):
     is_regression: ClassVar[bool] = False
 
     def release(self, prepared: Prepared) -> Release:
-        """Draw one model of rows that were prepared, at a cost of ``epsilon``."""
+        """Draw one model of rows that were prepared, at a cost of ``epsilon``.
+
+        Parameters
+        ----------
+        prepared : Prepared
+            What :meth:`ready` returned.
+
+        Returns
+        -------
+        Release
+            The model, with θ and its public constants.
+
+        Raises
+        ------
+        ReleaseRefused
+            If no model can be released safely with these parameters.
+        """
         mechanism, read = prepared.mechanism, prepared.read_from_data
         rng = None
         if mechanism.is_private:
@@ -187,9 +203,40 @@ class LinearTraining(ABC):
         longer: int,
         encoding: Encoding | None = None,
     ) -> Prepared:
-        """Return rows of the unit ball, ``past`` labels and ``longer`` rows of which were clipped.
+        """Return a data set that is ready to be fitted; spends nothing.
 
-        ``read``: the bounds that were read from the data.
+        Parameters
+        ----------
+        rows : Rows
+            The rows, in the unit ball.
+        loss : Loss
+            The loss of a model without noise.
+        ball : UnitBall
+            The map of rows to the unit ball.
+        classes : NDArray[Any] | None
+            The labels of a classifier, in the order of the loss; None: a regression.
+        label_scale : LabelScale | None
+            The scale of the labels of a regression.
+        feature_names : tuple[str, ...] | None
+            The names of the features, if they have any.
+        read : list[str]
+            The bounds that were read from the data.
+        past : int
+            The number of labels that were clipped.
+        longer : int
+            The number of rows that were clipped.
+        encoding : Encoding, optional
+            The encoding of a table.
+
+        Returns
+        -------
+        Prepared
+            The objective, the mechanism, and what was read.
+
+        Raises
+        ------
+        InvalidInput
+            If a parameter is invalid.
         """
         clipped = []
         if past:
@@ -235,14 +282,23 @@ class LinearTraining(ABC):
     def plan(
         self, loss: Loss, rows: int, dimension: int, histograms: Histograms | None = None
     ) -> Callable[[float], Mechanism]:
-        """Return the mechanism of so many rows and coefficients as a function of ε.
+        """Return the mechanism as a function of ε.
 
         Parameters
         ----------
         loss : Loss
-            That of a model without noise.
+            The loss of a model without noise.
+        rows : int
+            The number n of rows.
+        dimension : int
+            The number of coefficients.
         histograms : Histograms, optional
-            Of the encoding, which spend a part of ε.
+            Those of the encoding, which spend a part of ε.
+
+        Returns
+        -------
+        Callable[[float], Mechanism]
+            The mechanism at an ε, with the Λ and the loss of that ε.
         """
 
         def mechanism_at(epsilon: float) -> Mechanism:
@@ -272,10 +328,26 @@ class LinearTraining(ABC):
                 yield mechanism_name(kind.kind, noise), training
 
     def ready_table(self, rows: Rows, source: TableRows, facts: Facts) -> Prepared:
-        """Return the rows of a table and the mechanism of a model of them; spends nothing.
+        """Return a table that is ready to be fitted; spends nothing.
 
-        ``source`` is the table that ``rows`` come from, in memory or not; the bounds and classes
-        are those of its encoding, and ``facts`` those of its rows.
+        Parameters
+        ----------
+        rows : Rows
+            The rows of the table, in memory or not.
+        source : TableRows
+            The table, whose encoding has the bounds and classes.
+        facts : Facts
+            What was counted while the rows were read.
+
+        Returns
+        -------
+        Prepared
+            The objective, the mechanism, and what was read.
+
+        Raises
+        ------
+        InvalidInput
+            If a parameter is invalid.
         """
         encoding, read = source.stream.encoding, list[str]()
         classes = encoding.target.classes
@@ -310,7 +382,7 @@ class LinearTraining(ABC):
         Parameters
         ----------
         loss : Loss
-            That of a model without noise.
+            The loss of a model without noise.
         """
         del rows, dimension, epsilon
         return loss
@@ -325,7 +397,23 @@ class LinearTraining(ABC):
         return None
 
     def ball(self, columns: int) -> UnitBall:
-        """Return the map of rows of so many columns (of the table, not of X) to the unit ball."""
+        """Return the map of rows of so many columns (of the table, not of X) to the unit ball.
+
+        Parameters
+        ----------
+        columns : int
+            The number p of columns of the table.
+
+        Returns
+        -------
+        UnitBall
+            The map, with ``data_norm`` as given or by its rule.
+
+        Raises
+        ------
+        InvalidInput
+            If a parameter is invalid.
+        """
         scaling = default_intercept(columns)
         return UnitBall(
             data_norm=_or_rule("data_norm", self.data_norm, default_norm(columns)),
@@ -339,7 +427,18 @@ class LinearTraining(ABC):
         return MECHANISMS.find(name)
 
     def histogram_release(self) -> ReleaseHistograms | None:
-        """Return how histograms for a private encoding are released; None: they are not."""
+        """Return how histograms for a private encoding are released; None: they are not.
+
+        Returns
+        -------
+        ReleaseHistograms | None
+            A function of a table and the public ranges of its columns.
+
+        Raises
+        ------
+        InvalidInput
+            If ``private_encoding`` is not in (0, 1).
+        """
         share = self.private_encoding
         if share is None:
             return None
@@ -368,12 +467,30 @@ class LinearTraining(ABC):
         epsilon: float | None = None,
         histograms: Histograms | None = None,
     ) -> Mechanism:
-        """Return the mechanism of so many rows and coefficients, at the ε given or another.
+        """Return the mechanism of a model with the given number of rows and coefficients.
 
         Parameters
         ----------
+        loss : Loss
+            The loss of a row.
+        rows : int
+            The number n of rows.
+        dimension : int
+            The number of coefficients.
+        epsilon : float, optional
+            The privacy budget; None: that of the estimator.
         histograms : Histograms, optional
-            Of the encoding, which spend a part of it.
+            Those of the encoding, which spend a part of ε.
+
+        Returns
+        -------
+        Mechanism
+            The mechanism, with Λ and δ as given or by their rules.
+
+        Raises
+        ------
+        InvalidInput
+            If a parameter is invalid, or the histograms leave no ε.
         """
         kind = self._kind(loss)
         epsilon = self.epsilon if epsilon is None else epsilon
@@ -505,7 +622,23 @@ class LogisticTraining(ClassifierTraining):
     margin: float | str = 0.0
 
     def loss_of(self, classes: int) -> Loss:
-        """Return the loss of so many classes; of an automatic margin that without one."""
+        """Return the loss of so many classes; of an automatic margin that without one.
+
+        Parameters
+        ----------
+        classes : int
+            The number of classes.
+
+        Returns
+        -------
+        Loss
+            The loss.
+
+        Raises
+        ------
+        InvalidInput
+            If a margin is given for more than two classes.
+        """
         loss = Logistic(margin=_or_rule("margin", self.margin, 0.0))
         if classes <= 2:
             return loss
@@ -537,7 +670,23 @@ class HingeTraining(ClassifierTraining):
     huber_width: float = 0.5
 
     def loss_of(self, classes: int) -> Loss:
-        """Return the loss of two classes."""
+        """Return the loss of two classes.
+
+        Parameters
+        ----------
+        classes : int
+            The number of classes, which is two.
+
+        Returns
+        -------
+        Loss
+            The loss.
+
+        Raises
+        ------
+        InvalidInput
+            If ``huber_width`` is not in (0, 1].
+        """
         width = _checks.positive("huber_width", self.huber_width)
         if not width <= 1:
             raise InvalidInput(f"huber_width={width!r}: must be at most 1.")
@@ -564,7 +713,26 @@ class RidgeTraining(LinearTraining):
         return Huber(width=width)
 
     def label_scale(self, labels: tuple[float, float], read: list[str]) -> LabelScale:
-        """Return the scale of labels: by the range that was given, or that of ``labels``."""
+        """Return the scale of labels: by the range that was given, or that of ``labels``.
+
+        Parameters
+        ----------
+        labels : tuple[float, float]
+            The least and the largest label.
+        read : list[str]
+            The list of what was read from the data, to which the range is added if it was not
+            given.
+
+        Returns
+        -------
+        LabelScale
+            The map of labels to [−1, 1].
+
+        Raises
+        ------
+        InvalidInput
+            If the range is invalid.
+        """
         if self.label_range is not None:
             return LabelScale.within(self.label_range)
         read.append("label_range (the smallest and the largest label)")

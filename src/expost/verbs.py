@@ -96,8 +96,13 @@ def profile(
         Without ``y``, a table that holds both: a path or glob, a query, a frame, an Arrow table, a
         Dask dataframe. Two Dask arrays are processed in blocks.
     relation : Neighbouring | str, default=Neighbouring.REMOVE
-        "remove" by default; "add" reports on ``candidates`` = (rows, labels), which are not in the
-        training data; "replace" exchanges row i for candidate i.
+        "remove": each row leaves. "add": each of ``candidates`` enters. "replace": row i is
+        exchanged for candidate i.
+    candidates : tuple[Any, Any], optional
+        (rows, labels) that are not in the training data, for "add" and "replace".
+    mechanism : Mechanism | Sequence[Mechanism | None], optional
+        The mechanism that released θ, if ``model`` is θ itself; a list for a list of models. None:
+        the model has its own, or carries no noise.
     persons : Any, optional
         The person of each row, one label per row, or of a table the name of a column: all rows of a
         person are removed at once, and the result has one entry for each person, in the order in
@@ -278,34 +283,51 @@ def choose_epsilon(
         written.
     progress : bool | Progress, default=False
         As for :func:`expost.profile`.
-    **options : Any
-        The options below. A table takes mechanism, noise, delta, loss, regularization, margin,
-        data_norm, classes, label_range, encoding and ranges (by name) of the model, every option
-        of the question, ``drop`` (columns to leave out) and ``missing`` (cells that count as
-        missing).
 
     Other Parameters
     ----------------
-    max_posterior, prior, quantile
-        The posterior that no row may exceed, from the attacker's ``prior``, in a share ``quantile``
-        of the releases.
-    share
+    max_posterior, prior, quantile : float
+        The posterior that no row may exceed (0.75), from the attacker's ``prior`` (0.5), in a share
+        ``quantile`` (0.95) of the releases.
+    share : float, default=0.95
         The share of the best reachable gain over the base rate that is enough.
-    measure
+    measure : str, optional
         "log_loss", "auc", "accuracy" or "r2", by which models are judged on held-out rows; None:
         log loss, R² of a regression, AUC of a hinge loss.
-    epsilons
+    epsilons : Sequence[float], optional
         The values to try; None: a grid from 0.01 to 10, refined around the first value that is
         enough.
-    tolerance
+    tolerance : float, default=0.1
         The distance from its plateau within which a row counts as on it (the transition).
-    rows
+    rows : float, default=0.5
         The share of rows that are in their second regime at ``high``.
-    models
+    models : int, default=200
         Models drawn for ``ranked``, and for every figure of a sampled mechanism.
-    folds
+    folds : int, default=5
         The utility is measured on this many held-out folds; 0 leaves it out.
-    workers
+    mechanism : str | BlackBox | SampledMechanism, default="auto"
+        That of the estimators, or one that is only sampled: all other options of the model are its
+        own then and must be left out, the utility is not measured, and every figure is an estimate
+        that errs towards exposed (docs/theory/black-box.md).
+    loss : str, default="logistic"
+        "logistic", "huber-hinge" or "squared".
+    regularization, margin : float | str
+        Those of the estimators. "auto" chooses Λ, or the margin, for each ε; log losses are those
+        of σ(z) for any margin.
+    rows_per_person : int, default=1
+        Of arrays: k calibrates the noise of every ε to persons with up to k rows. The figures
+        remain those of single rows.
+    noise, delta, fit_intercept, intercept_scaling, data_norm : float | str | bool
+        Those of the estimators, which would release the model.
+    classes, huber_width, label_range, encoding, ranges : Any
+        Those of the estimators.
+    estimator : object, optional
+        Sets all options of the model at once: an estimator of expost, or a Pipeline that ends in
+        one; its ``epsilon`` is not used. Steps of the pipeline that are not fitted yet are fitted
+        to the rows, and steps that were fitted are named in ``notices``.
+    drop, missing : Sequence[str]
+        Of a table: columns to leave out, and strings that mark missing cells ("" and "?").
+    workers : int, optional
         Threads; no result depends on it.
 
     Returns
@@ -320,18 +342,9 @@ def choose_epsilon(
 
     Notes
     -----
-    ``mechanism, noise, delta, loss, regularization, margin, fit_intercept, intercept_scaling,
-    data_norm, classes, huber_width, label_range, encoding, ranges`` are those of the estimators,
-    which would release it. ``estimator`` sets all of them at once: an estimator of expost, or a
-    Pipeline that ends in one; its ``epsilon`` is not used. Steps of the pipeline that are not
-    fitted yet are fitted to the rows, and steps that were fitted are named in ``notices``.
-    ``regularization="auto"`` chooses a Λ for each ε, ``margin="auto"`` a margin; log losses are
-    those of σ(z) for any margin. Of arrays, ``rows_per_person`` = k calibrates the noise of every ε
-    to persons with up to k rows; the figures remain those of single rows.
-
-    A :class:`BlackBox` or :class:`SampledMechanism` in place of ``mechanism`` is sampled: all other
-    options of the model are its own and must be left out, the utility is not measured, and every
-    figure is an estimate that errs towards exposed (docs/theory/black-box.md).
+    A table takes mechanism, noise, delta, loss, regularization, margin, data_norm, classes,
+    label_range, encoding and ranges (by name) of the model, every option of the question, ``drop``
+    and ``missing``. Arrays take all but the last two.
     """
     if y is not None:
         if not (target is None and out is None and engine is None and memory is None):

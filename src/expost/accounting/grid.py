@@ -48,7 +48,7 @@ class Labels:
     lumped : float
         The share of the weights that was raised to the first label.
     count : int
-        Of such releases.
+        The number of such releases.
     """
 
     first: int

@@ -55,6 +55,8 @@ class Arrays:
 
     Parameters
     ----------
+    evidence : Evidence
+        The outputs of the target and of its references, as attacks read them.
     member : Flags | None
         (n,) whether each row was in the target's training data; None if unknown.
     classes : NDArray[Any] | None

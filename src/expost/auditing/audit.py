@@ -239,13 +239,19 @@ def audit_arrays(
         Losses, probabilities or log odds of the rows, which of them were members, and the same of
         references if there are any: :func:`expost.auditing.arrays_of`, or the path of an npz file,
         a CSV or a Parquet table (:mod:`expost.auditing.arrays` documents their layout).
-    attacks, groups, delta, confidence, random_state
+    attacks : Sequence[str | Attack], optional
+        As for :func:`expost.audit`.
+    groups : Mapping[str, Any], optional
         As for :func:`expost.audit`.
     description : str, optional
         The model in one line.
     coins : bool, default=False
         State that independent fair coins chose the members, and the rows of each reference: without
         that nothing is proved about ε.
+    delta, confidence : float
+        As for :func:`expost.audit`.
+    random_state : int, default=0
+        As for :func:`expost.audit`.
 
     Returns
     -------

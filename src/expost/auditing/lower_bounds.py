@@ -44,6 +44,12 @@ class LowerBound(Displayed):
 
     Parameters
     ----------
+    epsilon : float
+        The lower bound; 0 if nothing is proved.
+    delta : float
+        The δ at which ε is bounded.
+    confidence : float
+        The probability, over models and attacks, with which the bound holds.
     method : str
         The method in a few words.
     detail : str
@@ -74,7 +80,13 @@ class LowerBound(Displayed):
         return self.epsilon
 
     def to_json(self) -> dict[str, Any]:
-        """Every figure by name."""
+        """Return every figure by name.
+
+        Returns
+        -------
+        dict[str, Any]
+            The fields, and values that follow from them.
+        """
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 

@@ -58,7 +58,17 @@ _BLOCK = 2**22
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """An estimate with an interval that misses it with probability 1 − ``confidence``."""
+    """An estimate with an interval that misses it with probability 1 − ``confidence``.
+
+    Parameters
+    ----------
+    value : float
+        The estimate.
+    low, high : float
+        The ends of the interval.
+    confidence : float, default=0.95
+        The probability with which the interval holds the true value.
+    """
 
     value: float
     low: float
@@ -76,7 +86,13 @@ class Interval:
         return interval_text(self.value, self.low, self.high, 3)
 
     def to_json(self) -> dict[str, float]:
-        """Every figure by name."""
+        """Return every figure by name.
+
+        Returns
+        -------
+        dict[str, float]
+            The fields by name.
+        """
         return {
             "value": self.value,
             "low": self.low,
@@ -91,6 +107,15 @@ class Roc(Displayed):
 
     Points between two others on a straight line are left out. Rows with equal scores make a
     straight segment, which random tie-breaking attains.
+
+    Parameters
+    ----------
+    fpr : FloatArray
+        (k,) false-positive rates, rising from 0 to 1.
+    tpr : FloatArray
+        (k,) the true-positive rate at each of them.
+    thresholds : FloatArray
+        (k,) the scores from which on a row counts as a member, falling.
     """
 
     fpr: FloatArray
@@ -105,7 +130,13 @@ class Roc(Displayed):
         return float(np.trapezoid(self.tpr, self.fpr))
 
     def to_json(self) -> dict[str, list[float]]:
-        """Return the points; the last threshold, −∞, is left out: JSON has no infinity."""
+        """Return the points; the last threshold, −∞, is left out: JSON has no infinity.
+
+        Returns
+        -------
+        dict[str, list[float]]
+            The three columns by name.
+        """
         return {
             "fpr": self.fpr.tolist(),
             "tpr": self.tpr.tolist(),
@@ -131,6 +162,10 @@ class AttackFigures(Displayed):
         TPR at 1 % FPR;.
     tpr_at_01_percent : Interval
         … at 0.1 % (Carlini et al. 2022).
+    members : int
+        The number of members.
+    non_members : int
+        The number of non-members.
     """
 
     auc: Interval
@@ -144,7 +179,13 @@ class AttackFigures(Displayed):
     audience = Audience.NEEDS_REVIEW
 
     def to_json(self) -> dict[str, Any]:
-        """Every figure by name."""
+        """Return every figure by name.
+
+        Returns
+        -------
+        dict[str, Any]
+            The intervals, each as a mapping, and the numbers of rows.
+        """
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {
             name: value.to_json() if isinstance(value, Interval) else value

@@ -89,10 +89,36 @@ class Target(Protocol):
         """The same without its model, if it can be trained: what workers receive."""
 
     def signals(self, X: Any, y: Any) -> Signals:
-        """Return what the attacker sees of these rows with these labels."""
+        """Return what the attacker sees of these rows with these labels.
+
+        Parameters
+        ----------
+        X, y : Any
+            The rows and their labels.
+
+        Returns
+        -------
+        Signals
+            The confidences of the model in the labels, and the white-box signals if it has any.
+        """
 
     def trained(self, X: Any, y: Any, seed: int, *, name: str = "a reference") -> "Target":
-        """Train a model like this one on these rows alone."""
+        """Train a model like this one on these rows alone.
+
+        Parameters
+        ----------
+        X, y : Any
+            The rows and their labels.
+        seed : int
+            The seed of every draw of the training.
+        name : str, default="a reference"
+            The model's name in error messages.
+
+        Returns
+        -------
+        Target
+            The new model as a target.
+        """
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -32,7 +32,7 @@ class JobStatus:
     done, total : int, default=0
         Rows of the pass.
     seconds : float, default=0.0
-        Since the start of the pass.
+        Seconds since the start of the pass.
     speed : float, optional
         Smoothed rows per second of the pass; None while unknown.
     left : float, optional
@@ -116,9 +116,9 @@ class Tracker:
     phases : int
         The expected number of phases; it is raised if there are more.
     on_phase : callable, optional
-        Is called when a phase starts.
+        Called when a phase starts.
     on_rows : callable, optional
-        Is called during a pass, at most once per second, and at its end.
+        Called during a pass, at most once per second, and at its end.
     """
 
     def __init__(

@@ -111,7 +111,25 @@ class BlackBox:
         return round(self.draws ** (2 / 3)) if self.neighbours is None else self.neighbours
 
     def on(self, X: Any, y: Any) -> "BlackBoxOnRows":
-        """Return the mechanism on these rows: arrays or frames, passed to ``sampler`` unchanged."""
+        """Return the mechanism on these rows: arrays or frames, passed to ``sampler`` unchanged.
+
+        Parameters
+        ----------
+        X, y : Any
+            The training rows and their labels.
+
+        Returns
+        -------
+        BlackBoxOnRows
+            The mechanism, which ``choose_epsilon`` samples.
+
+        Raises
+        ------
+        InvalidInput
+            If ``X`` and ``y`` differ in length, or have too few rows.
+        InvalidInput
+            If ``X`` has fewer than two rows, or ``y`` another number of entries.
+        """
         table, labels = _rows_of(X), None if y is None else _rows_of(y)
         total = len(table)
         if not total >= 2:

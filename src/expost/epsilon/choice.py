@@ -152,7 +152,18 @@ class EpsilonChoice(ScalarTable):
         return self.posterior_at(self.epsilons)
 
     def posterior_at(self, epsilons: FloatArray) -> FloatArray:
-        """Bound the posterior of the most exposed row at the quantile, for each of ``epsilons``."""
+        """Bound the posterior of the most exposed row at the quantile, for each of ``epsilons``.
+
+        Parameters
+        ----------
+        epsilons : FloatArray
+            (k,) values of ε > 0.
+
+        Returns
+        -------
+        FloatArray
+            (k,) the bounds.
+        """
         if self.plan is None or not self.is_public:
             return self.sweep.posterior(epsilons)
         each = (self.plan(float(epsilon)) for epsilon in epsilons)
@@ -237,7 +248,18 @@ class EpsilonChoice(ScalarTable):
         )
 
     def noise_ratios(self, epsilons: FloatArray) -> FloatArray | None:
-        """Return (k,) the noise ratio at each of ``epsilons`` (:mod:`expost.forecast`), or None."""
+        """Return (k,) the noise ratio at each of ``epsilons`` (:mod:`expost.forecast`), or None.
+
+        Parameters
+        ----------
+        epsilons : FloatArray
+            (k,) values of ε > 0.
+
+        Returns
+        -------
+        FloatArray | None
+            (k,) the ratios; None of a black box.
+        """
         if self.plan is None:
             return None
         return np.array([self.plan(float(e)).forecast.noise_ratio for e in epsilons])
@@ -248,7 +270,13 @@ class EpsilonChoice(ScalarTable):
         return {"row": np.arange(self.sweep.rows), **keys, **self.sweep.row_columns()}
 
     def scalars(self) -> dict[str, Any]:
-        """Return the number of rows; the recommended ε was read from them, and is not public."""
+        """Return the number of rows; the recommended ε was read from them, and is not public.
+
+        Returns
+        -------
+        dict[str, Any]
+            The scalars by name.
+        """
         return {"n": self.sweep.rows}
 
     def to_json(self, path: str | Path | None = None) -> str | Path:
@@ -315,7 +343,7 @@ class Posteriors:
     Parameters
     ----------
     row : float
-        Of one row that is fixed before the noise is drawn.
+        The posterior of one row that is fixed before the noise is drawn.
     all_rows : float
         The largest of all rows of one release.
     certainty : float

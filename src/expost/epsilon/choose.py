@@ -71,9 +71,9 @@ class Question:
     limit : PosteriorLimit
         The posterior that no row may pass.
     share : float
-        Of the best reachable gain that is enough.
+        The share of the best reachable gain that is enough.
     measure : str | None
-        By which models are judged; None: log loss, R² or AUC, the first that applies.
+        The measure of models; None: log loss, R² or AUC, the first that applies.
     epsilons : tuple[float, ...]
         The values to try; none: a grid.
     past : float

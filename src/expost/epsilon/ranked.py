@@ -154,7 +154,7 @@ class _SampledRows:
     Parameters
     ----------
     seed : np.random.SeedSequence
-        By which every worker draws the same rows: their indices are not sent.
+        The seed by which every worker draws the same rows: their indices are not sent.
     """
 
     losses: Callable[[RowBlock], Any]

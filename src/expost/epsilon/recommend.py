@@ -66,9 +66,9 @@ class Recommendation:
         Of "none": the smallest ε from which on all that were tried beat the base rate; None if none
         does.
     share : float, optional
-        Of the best reachable gain at ``epsilon`` (of "none", at the ceiling).
+        The share of the best reachable gain at ``epsilon`` (of "none", at the ceiling).
     required_share : float, optional
-        Of the best reachable gain that is enough.
+        The share of the best reachable gain that is enough.
     rows_needed : int, optional
         Rows of the same population with which the ceiling would be enough (of "none": better than
         the base rate), about; None where it is not known.

@@ -104,12 +104,34 @@ class EstimatedLosses(Displayed):
 
     @classmethod
     def exact(cls, loss: FloatArray) -> "EstimatedLosses":
-        """Return losses (m, n) without error; an infinite loss proves the presence of the row."""
+        """Return losses (m, n) without error; an infinite loss proves the presence of the row.
+
+        Parameters
+        ----------
+        loss : FloatArray
+            (m, n) the losses of n rows under m models.
+
+        Returns
+        -------
+        EstimatedLosses
+            The losses, with errors of 0.
+        """
         nothing = np.broadcast_to(0.0, loss.shape)
         return cls(loss=loss, noise=nothing, correction=nothing, shared=np.zeros(loss.shape[1:]))
 
     def columns(self, rows: slice) -> "EstimatedLosses":
-        """Return the losses of some rows."""
+        """Return the losses of some rows.
+
+        Parameters
+        ----------
+        rows : slice
+            The rows to take.
+
+        Returns
+        -------
+        EstimatedLosses
+            The losses of these rows under all models.
+        """
         return EstimatedLosses(
             loss=self.loss[:, rows],
             noise=self.noise[:, rows],

@@ -72,9 +72,9 @@ class Distances:
     Parameters
     ----------
     distance : OrderStatistics
-        Of the distances themselves.
+        The order statistics of the distances themselves.
     lower, upper : OrderStatistics
-        Of the two ends of each distance's certified interval, at least 0.
+        Those of the two ends of each distance's certified interval, at least 0.
     """
 
     distance: OrderStatistics
@@ -175,9 +175,9 @@ class LawSweep:
     tolerance : float
         How far off its plateau a row still counts as on it.
     share : float
-        Of the rows that must have reached the second regime at ``high``.
+        The share of the rows that must have reached the second regime at ``high``.
     models : int
-        Drawn for ``ranked``, from ``seed``, the only figure that is sampled.
+        The number drawn for ``ranked``, from ``seed``: the only figure that is sampled.
     ranked_rows : callable
         Returns the shifts of all rows, or of a sample that it draws from a seed.
     held : tuple[FloatArray, FloatArray], optional

@@ -114,7 +114,7 @@ class Utility:
     measure : str
         The measure by which ε is recommended.
     folds : int
-        And ``releases`` of each fold at each ε.
+        The number of folds, with ``releases`` models of each at each ε.
     rows : int
         The number of rows that were used.
     curves : dict[str, Curve]
@@ -168,7 +168,7 @@ class Trials:
     measure : str, optional
         The leading measure; None: the first that applies.
     progress : Progress, default=SILENT
-        Is notified of the rows that models were trained on.
+        Notified of the rows that models were trained on.
     """
 
     objective: Objective
@@ -246,9 +246,9 @@ class Trials:
         Parameters
         ----------
         mechanisms : Sequence[Mechanism]
-            Of one kind and noise, each at its own ε.
+            Mechanisms of one kind and noise, each at its own ε.
         releases : int
-            Of each fold by each of them.
+            The number of models of each fold by each of them.
         """
         self._announce(len(mechanisms))
         scorers = {self.leading: _scorers(self.objective.loss)[self.leading]}

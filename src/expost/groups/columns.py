@@ -63,8 +63,8 @@ class Partition(ABC):
     Parameters
     ----------
     labels : tuple[str, ...]
-        Of the parts; the last two hold the rows of any other level, and those whose cell is
-        missing. Parts without rows are not shown.
+        The labels of the parts; the last two hold the rows of any other level, and those whose cell
+        is missing. Parts without rows are not shown.
     notices : tuple[str, ...], default=()
         What the reader must know about the rule.
 

@@ -46,7 +46,7 @@ class Tree:
     Parameters
     ----------
     labels : tuple[str, ...]
-        Of the leaves, as plain conditions.
+        The labels of the leaves, as plain conditions.
     notices : tuple[str, ...]
         What to state about how it was grown.
     """

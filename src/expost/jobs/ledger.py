@@ -184,7 +184,7 @@ class Lister:
     path : Path
         The file that holds it.
     digest : callable
-        Of the rows under a ledger's own salt.
+        The digest of the rows under a ledger's own salt.
 
     Attributes
     ----------

@@ -195,7 +195,7 @@ def opened(
     ----------
     person : str, optional
         The column of persons.
-    limited : callable, default=lambda table: table
+    limited : callable, optional
         Returns the table with the rows to read.
     release : ReleaseHistograms, optional
         Releases the histograms of a private encoding.

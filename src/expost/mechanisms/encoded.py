@@ -104,7 +104,7 @@ class EncodingBudget:
     epsilon, delta : float
         The total.
     share : float
-        Of ε that the histograms spend, in (0, 1).
+        The share of ε that the histograms spend, in (0, 1).
     rows_per_person : int, default=1
         k: the guarantee holds for all rows of a person who has at most k.
     replaces : bool, default=False
@@ -448,11 +448,11 @@ class _PersonCells:
     Parameters
     ----------
     cells : list[IntArray]
-        Of each column, a list of the (person, cell) pairs that occur: the cell.
+        Of each column, the cells of the (person, cell) pairs that occur.
     persons : list[IntArray]
         The person.
     leaving : list[FloatArray]
-        And the number of rows.
+        The numbers of rows of the pairs.
     """
 
     cells: list[IntArray]

@@ -27,11 +27,17 @@ class RowLosses(Displayed):
         (n,) the interval that the certificate proves for it.
     distance : FloatArray
         (n,) how far the row moves what the noise is added to: the minimiser, or, under objective
-        perturbation, the gradient at θ; ``distance_error`` its bound.
+        perturbation, the gradient at θ.
+    distance_error : FloatArray
+        (n,) a bound on the error of ``distance``.
+    relation : Neighbouring
+        How the neighbouring data sets differ.
     law : LossLaw | None
         The loss's law over θ, or None where there is no noise or no closed form.
     worst_case : float
-        The guaranteed exposure, passed with probability ``worst_case_passed`` at most.
+        The guaranteed exposure in nats.
+    worst_case_passed : float, default=0.0
+        A bound on the probability with which an exposure exceeds ``worst_case``.
     noiseless : bool
         Whether there is no noise, so that rows differ only in their distances.
     sampled : Callable[[], tuple[FloatArray, FloatArray]] | None
@@ -74,6 +80,20 @@ class RowLosses(Displayed):
         """Return the losses without noise: infinite, unknown ones included.
 
         Below 0 for ADD: a row that would have been added is proved to be absent.
+
+        Parameters
+        ----------
+        distance : FloatArray
+            (n,) how far the row moves the minimiser.
+        distance_error : FloatArray
+            (n,) a bound on its error.
+        relation : Neighbouring
+            How the neighbouring data set differs.
+
+        Returns
+        -------
+        RowLosses
+            The losses; rows differ in their distances only.
         """
         # Two centres that may coincide could lose nothing; not known, so not called private.
         same = (distance == 0) & (distance_error == 0)

@@ -31,6 +31,14 @@ class Coverage(Displayed):
     low, high : float
         The Clopper–Pearson interval: it holds the coverage with probability at least
         ``confidence``, however small the coverage or the number of draws is.
+    inside : int
+        The number of draws within the radius.
+    samples : int
+        The number of draws.
+    radius : float
+        The radius of the ball around the model.
+    confidence : float
+        The confidence of the interval.
     """
 
     probability: float

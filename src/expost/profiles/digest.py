@@ -54,7 +54,7 @@ class RowFigures:
     ----------
     losses : RowLosses
         The rows' losses.
-    expected : Callable[[], FloatArray | None], default=lambda: None
+    expected : Callable[[], FloatArray | None], optional
         Returns E∣loss∣ over releases, or None if it is unknown.
     """
 

@@ -43,7 +43,7 @@ class ComparisonFigures:
     failures : int
         Rows whose exposure exceeds their bound.
     median_ratio : float
-        Of bound/exposure; infinite if most rows have no exposure.
+        The median of bound/exposure; infinite if most rows have no exposure.
     median_error : float, default=0.0
         The relative error of the medians: 0 for rows in memory; otherwise a median ratio above 2³⁹
         is reported as infinite.
@@ -67,7 +67,7 @@ class Comparison(RowTable):
     Parameters
     ----------
     description : str
-        Of the model, in one line.
+        The model in one line.
     held : Mapping[str, Any], optional
         The columns of rows in memory; None: they are in the parts of a table.
     """

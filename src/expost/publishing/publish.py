@@ -98,7 +98,7 @@ class ReportPlan:
         Parameters
         ----------
         rows : ReleasedRows | None
-            Of the model, if available; a data-dependent report needs them.
+            The rows of the model, if available; a data-dependent report needs them.
         """
         mechanism, spent = self.tangent_mechanism, dict[str, Any]()
         if mechanism is not None:

@@ -86,7 +86,7 @@ class LawTable:
     Parameters
     ----------
     prior : float
-        Of the attacker; the posterior is for it alone.
+        The attacker's prior; the posterior is for it alone.
     error : float
         That of the law, plus the largest measured difference from it between the nodes: relative
         for exposures, absolute for the others.

@@ -161,7 +161,7 @@ class SliderData:
     unit : str
         Row, candidate or person.
     prior : float
-        Of the attacker, for the posterior.
+        The attacker's prior, for the posterior.
     absent : bool, default=False
         Whether the posterior is that of absence: the rows are not in the data.
     fixed_gradients : bool, default=False

@@ -65,7 +65,7 @@ class Setting:
     Parameters
     ----------
     delta : float
-        Of all releases together.
+        δ of all releases together.
     exceeded : float
         The probability with which a posterior may be exceeded where (ε, δ) with δ > 0 is all that
         is known, which bounds none at δ itself (erratum 10); 0: never.
@@ -161,9 +161,13 @@ class Identifiability(Displayed):
     prior : float
         The attacker's probability of presence before the release.
     delta : float
-        Of all releases together; 0 if none is given.
+        δ of all releases together; 0 if none is given.
     exceeded : float
         The probability with which a posterior of the first route may be exceeded.
+    false_positive_rate : float
+        The rate at which the true-positive rate is reported.
+    releases : int
+        The number of releases.
     comparison : CompositionComparison | None
         The cost of each composition theorem; None for one release.
     forecast : Forecast | None
@@ -247,7 +251,18 @@ class Identifiability(Displayed):
         return self._first("one_in")
 
     def curves(self) -> RiskCurves:
-        """Return the curves of D5.3 Fig. 4.2 around ``epsilon``, for some δ and ``delta``."""
+        """Return the curves of D5.3 Fig. 4.2 around ``epsilon``, for some δ and ``delta``.
+
+        Returns
+        -------
+        RiskCurves
+            The curves over ε, one for each δ.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no finite ε; name a δ.
+        """
         epsilon = self.epsilon
         if epsilon is None or not 0 < epsilon < math.inf:
             raise InvalidInput(
@@ -277,7 +292,23 @@ class Identifiability(Displayed):
         )
 
     def figure(self, name: str) -> Figure:
-        """Return the line of this name."""
+        """Return the line of this name.
+
+        Parameters
+        ----------
+        name : str
+            The name of the line, such as "posterior".
+
+        Returns
+        -------
+        Figure
+            The line, with its value by each route.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no line of this name.
+        """
         for figure in self.figures:
             if figure.name == name:
                 return figure
@@ -301,7 +332,13 @@ class Identifiability(Displayed):
         return f"Identifiability({self.question})"
 
     def fields(self) -> dict[str, Any]:
-        """Return the values of the JSON."""
+        """Return the values of the JSON.
+
+        Returns
+        -------
+        dict[str, Any]
+            The fields by name.
+        """
         return {
             "format": "expost-identifiability/1",
             "audience": self.audience.value,
@@ -337,7 +374,18 @@ class Identifiability(Displayed):
         }
 
     def to_json(self, path: str | Path | None = None) -> str | Path:
-        """Return everything as a JSON string, or write it to a file and return its path."""
+        """Return everything as a JSON string, or write it to a file and return its path.
+
+        Parameters
+        ----------
+        path : str | Path, optional
+            The file to write; None: nothing is written.
+
+        Returns
+        -------
+        str | Path
+            The JSON string, or the path of the file.
+        """
         if path is None:
             return json.dumps(self.fields(), indent=1, ensure_ascii=False, allow_nan=False)
         return write_json(self.audience.path(path), self.audience, self.fields())

@@ -247,8 +247,22 @@ def selection_probabilities(
     """Return (k,) the probability with which each candidate is chosen. Curator-only.
 
     The probabilities are a function of the scores, and so of the rows, without noise. Each has a
-    relative error of about 1e-12 (or 1e-300 absolute, if it underflows), for any k. The parameters
-    are those of :func:`select_privately`.
+    relative error of about 1e-12 (or 1e-300 absolute, if it underflows), for any k.
+
+    Parameters
+    ----------
+    scores, sensitivity, epsilon, method, monotone : Any, float, str, bool
+        As for :func:`select_privately`.
+
+    Returns
+    -------
+    FloatArray
+        (k,) the probabilities.
+
+    Raises
+    ------
+    InvalidInput
+        If there are no scores, or an argument is invalid.
     """
     contest = _Contest.of(scores, sensitivity, epsilon, monotone)
     return contest.probabilities(method)
@@ -260,10 +274,10 @@ class SelectionCost(Displayed):
 
     Parameters
     ----------
-    probabilities : FloatArray, optional
+    probabilities : FloatArray
         (k,) of each candidate.
     best_probability : float
-        That a candidate with the best score is chosen.
+        The probability that a candidate with the best score is chosen.
     expected_shortfall : float
         Σ P(i)(s* − sᵢ): the score lost on average against the best.
     shortfall_bound : float
@@ -293,12 +307,27 @@ def selection_cost(
 ) -> SelectionCost:
     """Return the score that a private choice loses compared with the best. Curator-only.
 
-    ``failure`` is β; the other parameters are those of :func:`select_privately`.
-
     The bound holds for both methods. Candidates more than c below the best have aᵢ < e^(−λc), and
     there are fewer than k; the exponential mechanism divides their sum by at least m, and in
     permute-and-flip's integral the best alone give ∫(1 − t)^m dt = 1/(m + 1). Either way less than
     k·e^(−λc)/m = β is left for them at c = ln(k/(βm))/λ.
+
+    Parameters
+    ----------
+    scores, sensitivity, epsilon, method, monotone : Any, float, str, bool
+        As for :func:`select_privately`.
+    failure : float, default=0.05
+        β, the probability with which the bound may fail.
+
+    Returns
+    -------
+    SelectionCost
+        Probabilities, and what is lost on average and with probability 1 − β.
+
+    Raises
+    ------
+    InvalidInput
+        If there are no scores, or an argument is invalid.
     """
     failure = _checks.probability("failure", failure)
     contest = _Contest.of(scores, sensitivity, epsilon, monotone)

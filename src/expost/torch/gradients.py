@@ -33,7 +33,7 @@ class RowGradients:
     Parameters
     ----------
     loss : callable
-        Of (outputs, targets), each a batch of one row.
+        The loss of (outputs, targets), each a batch of one row.
     """
 
     def __init__(

@@ -113,8 +113,16 @@ class Tracker(Displayed):
 
     Parameters
     ----------
+    optimizer, data_loader : Any
+        The results of ``PrivacyEngine.make_private``.
     transcript : Transcript
         The running sums, one entry per row, row numbers as in the loader's data set.
+    full_pass : FullPass | None
+        Computes the gradients of all rows, for hidden batches; None: batches are known.
+    every : int
+        At which steps that pass is made.
+    description : str
+        The run in one line.
     """
 
     audience = Audience.CURATOR_ONLY
@@ -168,7 +176,12 @@ class Tracker(Displayed):
         ids : Sequence[Any], optional
             Keys of the rows, in the order of the loader's data set.
         delta : float, default=1e-05
-            With which probability at most the worst case is passed.
+            A bound on the probability with which an exposure exceeds the worst case.
+
+        Returns
+        -------
+        Profile
+            The profile, one entry per row of the data set.
         """
         self._watch.check()
         return transcript_profile(
@@ -180,7 +193,20 @@ class Tracker(Displayed):
         )
 
     def guarantee(self) -> Guarantee:
-        """Return the guarantee for any row of any data if the batches are hidden."""
+        """Return the guarantee for any row of any data if the batches are hidden.
+
+        Returns
+        -------
+        Guarantee
+            The guarantee, at the least noise of any step.
+
+        Raises
+        ------
+        InvalidInput
+            If the batches are public or no step was made.
+        InvalidInput
+            If no step was taken yet.
+        """
         mechanism = self.transcript.mechanism
         if not self.steps:
             raise InvalidInput("tracker: no step was taken yet; train first.")
@@ -189,7 +215,25 @@ class Tracker(Displayed):
         return mechanism.sampled(self._least_multiplier * mechanism.clip, self.steps)
 
     def individual_epsilon(self, delta: float = 1e-5) -> IndividualEpsilon:
-        """Return each row's own ε(δ), if batches are public or full. Curator-only."""
+        """Return each row's own ε(δ), if batches are public or full. Curator-only.
+
+        Parameters
+        ----------
+        delta : float, default=1e-05
+            δ of each ε, in (0, 1).
+
+        Returns
+        -------
+        IndividualEpsilon
+            ε of each row, and that of the worst case.
+
+        Raises
+        ------
+        InvalidInput
+            If batches are hidden.
+        InvalidInput
+            If batches were sampled.
+        """
         self._watch.check()
         return individual_epsilon(self.transcript, delta)
 

@@ -56,6 +56,10 @@ class Training(Displayed):
         The trained copy of the module that was passed.
     transcript : Transcript
         The sums over the steps, one entry a row.
+    learning_rate : float
+        α.
+    divisor : float
+        The public constant by which the noisy sum was divided.
     every : int, default=1
         At which steps gradients of rows outside the batch were computed.
     is_local : bool, default=False
@@ -117,6 +121,11 @@ class Training(Displayed):
             A key for each row.
         delta : float, default=1e-05
             The largest probability with which a loss exceeds the worst case.
+
+        Returns
+        -------
+        Profile
+            The profile, one entry per row.
         """
         return transcript_profile(
             self.transcript,
@@ -130,6 +139,23 @@ class Training(Displayed):
         """Return each row's own ε(δ) and the worst case of the run (full batch only).
 
         Without a ``norm_budget`` it is an account after the fact, not a guarantee.
+
+        Parameters
+        ----------
+        delta : float
+            δ of each ε, in (0, 1).
+
+        Returns
+        -------
+        IndividualEpsilon
+            ε of each row, and that of the worst case.
+
+        Raises
+        ------
+        InvalidInput
+            If batches were sampled, or the sensitivity is local.
+        InvalidInput
+            If batches were sampled, rows are replaced, or the sensitivity is local.
         """
         if self.is_local:
             raise InvalidInput(
@@ -152,10 +178,18 @@ class Step:
 
     Parameters
     ----------
+    number : int
+        The number of the step, counted from 0.
     parameters : torch.Tensor
-        (d,) θ before the step; ``noisy_sum`` (d,) what the step published.
+        (d,) θ before the step.
+    batch : IntArray
+        The rows in the batch.
+    noisy_sum : torch.Tensor
+        (d,) the sum of clipped gradients plus b, which the step published.
     noise : torch.Tensor
-        (d,) b; ``scale`` s; ``batch`` the rows in it.
+        (d,) b.
+    scale : float
+        The standard deviation s of b.
     """
 
     number: int
@@ -172,12 +206,28 @@ class Trainer:
 
     Parameters
     ----------
+    module : torch.nn.Module
+        The network before the training.
+    loss : Loss
+        The loss of (outputs, targets) for a batch of one row.
     data : Rows
-        (X, y); ``candidates`` the rows that stand in, one for each row or one for all.
+        (X, y), the rows and their labels.
+    mechanism : SGDMechanism
+        The public constants of the run.
+    learning_rate : float
+        α.
     divisor : float
-        Of the noisy sum.
+        The public constant by which the noisy sum is divided.
+    steps : int
+        The number of steps.
     epoch_steps : int
         After how many steps losses are remembered.
+    candidates : Rows, optional
+        The rows that stand in, one for each row or one for all; None: rows are removed.
+    adversary : Adversary, default=Adversary.KNOWN_BATCHES
+        What the adversary sees.
+    every : int, default=1
+        At which steps gradients of rows outside the batch are computed.
     local_row : int, optional
         The row whose gradient sets the noise (local sensitivity), or None: global.
     """
@@ -196,7 +246,25 @@ class Trainer:
     local_row: int | None = None
 
     def run(self, draws: Draws, on_step: Callable[[Step], None] | None = None) -> Training:
-        """Train once with these draws."""
+        """Train once with these draws.
+
+        Parameters
+        ----------
+        draws : Draws
+            The source of batches and noise.
+        on_step : callable, optional
+            Called after each step with its :class:`Step`.
+
+        Returns
+        -------
+        Training
+            The trained module and its transcript.
+
+        Raises
+        ------
+        ConvergenceError
+            If a gradient or the parameters are no longer finite.
+        """
         run = _Run(self, draws)
         for number in range(self.steps):
             step = run.step(number)
@@ -362,22 +430,27 @@ def prepare(
     epochs, steps : int, optional
         Exactly one of them; an epoch is about 1/sampling_rate steps.
     loss : Loss, default=torch.nn.functional.cross_entropy
-        Of (outputs, targets) for a batch of one row.
+        The loss of (outputs, targets) for a batch of one row.
     sampling_rate : float, optional
         None: every step takes all rows. Otherwise each row takes part in each step with this
         probability (Poisson sampling).
     divisor : float, optional
         Public constant by which the noisy sum is divided; n·sampling_rate unless it is given.
     relation : Neighbouring | str, default=Neighbouring.REMOVE
-        "remove", or "replace" by ``candidates`` = (rows, labels), one for each row or one for all.
+        "remove" or "replace".
+    candidates : tuple[Any, Any], optional
+        (rows, labels) that stand in where rows are replaced: one for each row, or one for all.
     sensitivity : str, default="global"
         "local" scales the noise to the gradient of ``row`` (D5.3 Sec. 5): for experiments, since it
         depends on the data and gives no guarantee.
+    row : int, optional
+        The row whose gradient sets the noise, for local sensitivity.
     adversary : Adversary | str, default=Adversary.KNOWN_BATCHES
         "known-batches", or "hidden-batches": the adversary does not see whether the row was
-        sampled. The latter needs the gradients of all rows at each step (1/sampling_rate times the
-        work), or at ``every`` k-th, with losses whose interval then holds except with probability
-        1e-6.
+        sampled. The latter needs the gradients of all rows (1/sampling_rate times the work).
+    every : int, default=1
+        Compute those gradients at every k-th step only. Intervals of losses then hold except with
+        probability 1e-6.
     norm_budget : float, optional
         Leaves a row out for good before √Σ∥g∥² passes it (full batch): makes each row's own epsilon
         a guarantee.
@@ -453,12 +526,23 @@ def train(
 
     Parameters
     ----------
-    module, X, y, **options : torch.nn.Module, Any
-        As for :func:`prepare`.
+    module : torch.nn.Module
+        The network. It is copied, and stays as it is.
+    X, y : Any
+        The rows and their labels.
     random_state : int | np.random.Generator, optional
         A seed, for simulations. None draws from the operating system.
     on_step : callable, optional
         Called after each step with its :class:`Step`.
+
+    Other Parameters
+    ----------------
+    noise_multiplier, clip, learning_rate, sampling_rate, divisor, norm_budget : float
+        As for :func:`prepare`.
+    epochs, steps, row, every : int
+        As for :func:`prepare`.
+    loss, relation, candidates, sensitivity, adversary, dtype
+        As for :func:`prepare`.
 
     Returns
     -------
