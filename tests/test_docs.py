@@ -5,6 +5,7 @@ import re
 import sys
 from pathlib import Path
 
+import griffe
 import pytest
 import yaml
 from markdown import Markdown
@@ -16,7 +17,7 @@ from papers.datasets import load_adult
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
-from docs_docstrings import markdown  # noqa: E402 (a tool, not a package)
+from docs_docstrings import Readable  # noqa: E402 (a tool, not a package)
 from docs_site import site_link  # noqa: E402 (the same)
 
 DOCS = ROOT / "docs"
@@ -192,21 +193,18 @@ def test_a_link_to_what_the_site_has_not_is_a_warning(caplog):
     assert "src/expost/cli.py, which is not on the site" in caplog.text
 
 
-def test_docstrings_become_markdown():
-    found = markdown(
-        "One line, see :class:`~expost.noise.Noise`.\n\n"
-        "``a``      what it is,\n           and more.\n``b``, ``c``  others.\n``description`` long.\n\n"
-        "Formal guarantees\n-----------------\nIt holds.\n\n"
-        "epsilon : float, default=1.0\n    The budget.\n\n"
-        "n, d      rows; coordinates\n\n    x = 1\n\n>>> 1 + 1\n2"
+def test_docstrings_are_read_with_their_sections_and_without_roles():
+    package = griffe.load(
+        "expost",
+        search_paths=[ROOT / "src"],
+        extensions=griffe.load_extensions(Readable),
+        docstring_parser="numpy",
     )
-    assert found.split("\n\n") == [
-        "One line, see `noise.Noise`.",
-        "- ``a``: what it is, and more.\n- ``b``, ``c``: others.\n- ``description``: long.",
-        "**Formal guarantees**",
-        "It holds.",
-        "- ``epsilon`` (float, default=1.0): The budget.",
-        "```text\nn, d      rows; coordinates\n```",
-        "    x = 1",
-        "```pycon\n>>> 1 + 1\n2\n```",
-    ]
+    law = package["noise.base.Noise.law"].docstring
+    assert [section.kind.value for section in law.parsed] == ["text", "parameters", "returns"]
+    gaussian = package["noise.gaussian.Gaussian"].docstring
+    assert "See `noise.Noise` for the methods" in gaussian.value
+    computed = package["estimators.PrivateRidge"].docstring.parsed
+    names = [entry.name for section in computed if section.kind.value == "parameters"
+             for entry in section.value]  # fmt: skip
+    assert {"epsilon", "label_range", "random_state"} <= set(names)

@@ -10,7 +10,10 @@ __all__ = ["importer"]
 def importer(package: str, contents: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package.
 
-    ``contents``  the exported names, and the submodule that each is imported from.
+    Parameters
+    ----------
+    contents : Mapping[str, str]
+        The exported names, and the submodule that each is imported from.
     """
 
     def find(name: str) -> Any:

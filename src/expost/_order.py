@@ -198,7 +198,10 @@ class Sorted(OrderStatistics):
 class Histogram(OrderStatistics):
     """Counts of the values ≥ 0 of a stream in buckets of a piecewise linear logarithm.
 
-    ``top``  a bound on the finite values. Larger ones are counted together.
+    Parameters
+    ----------
+    top : float
+        A bound on the finite values. Larger ones are counted together.
 
     Formal guarantees
     -----------------
@@ -328,7 +331,10 @@ class Histogram(OrderStatistics):
 class SignedHistogram(OrderStatistics):
     """Counts of values of either sign: a histogram of those ≥ 0 and one of the others' sizes.
 
-    ``top``  a bound on the sizes of the finite values.
+    Parameters
+    ----------
+    top : float
+        A bound on the sizes of the finite values.
     """
 
     error = Histogram.error

@@ -128,12 +128,17 @@ def require(module: str, *, caller: str, extra: str) -> ModuleType:
 
     Parameters
     ----------
-    module
+    module : str
         The module to import.
-    caller
+    caller : str
         The feature that needs it, for the message.
-    extra
+    extra : str
         The extra of expost that installs it.
+
+    Returns
+    -------
+    ModuleType
+        The imported module.
 
     Raises
     ------

@@ -150,6 +150,8 @@ class _PrivateLinearModel(LinearTraining, BaseEstimator):
         persons : sequence of n labels, default=None
             Whose row each row is. A person with more rows than ``rows_per_person`` is refused
             before anything is spent. Without it nothing is checked.
+        **unsupported : Any
+            ``sample_weight`` of None, which scikit-learn passes. Weights are refused.
 
         Returns
         -------
@@ -174,7 +176,23 @@ class _PrivateLinearModel(LinearTraining, BaseEstimator):
     def prepared(self, X: Any, y: Any, *, release: bool = False) -> Prepared:
         """Return the rows as the objective takes them, and their mechanism.
 
-        Spends nothing unless ``release``: a private encoding is then drawn.
+        Parameters
+        ----------
+        X, y : Any
+            The rows and their labels.
+        release : bool, default=False
+            Whether a private encoding is drawn, which spends a part of ``epsilon``. Otherwise
+            nothing is spent.
+
+        Returns
+        -------
+        Prepared
+            The objective, the mechanism, and what was read.
+
+        Raises
+        ------
+        InvalidInput
+            If the rows, the labels or a parameter cannot be used.
         """
         _checks.one_of("mechanism", self.mechanism, ("auto", *MECHANISMS))
         X, y = _plain(X, "X"), _plain(y, "y")
@@ -313,13 +331,40 @@ class _PrivateLinearModel(LinearTraining, BaseEstimator):
         return self.release_.scores(_checks.matrix(X, min_rows=1))
 
     def save(self, path: str | Path) -> Path:
-        """Write model.json: θ and public constants, no pickle."""
+        """Write model.json: θ and public constants, no pickle.
+
+        Parameters
+        ----------
+        path : str | Path
+            The file to write.
+
+        Returns
+        -------
+        Path
+            The path of the written file.
+        """
         check_is_fitted(self, "release_")
         return self.release_.save(path)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Return the estimator that wrote ``path``."""
+        """Return the estimator that wrote ``path``.
+
+        Parameters
+        ----------
+        path : str | Path
+            A model.json of this kind of estimator.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            If the file cannot be read, or holds a model with another loss.
+        """
         release = Release.load(path)
         loss = release.mechanism.loss
         name = {Softmax.name: Logistic.name, Huber.name: Squared.name}.get(loss.name, loss.name)
@@ -332,7 +377,18 @@ class _PrivateLinearModel(LinearTraining, BaseEstimator):
 
     @classmethod
     def from_release(cls, release: Release) -> Self:
-        """Return the fitted estimator of a released model."""
+        """Return the fitted estimator of a released model.
+
+        Parameters
+        ----------
+        release : Release
+            The released model.
+
+        Returns
+        -------
+        Self
+            The estimator, with the parameters of the model.
+        """
         mechanism, ball = release.mechanism, release.ball
         parameters: dict[str, Any] = {
             "epsilon": mechanism.epsilon,
@@ -420,17 +476,52 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel, ClassifierTrainin
         return signs(y, classes), classes, self.loss_of(2), 0
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Return x·coef + intercept of the clipped rows, > 0 for the second class; (n, K)."""
+        """Return x·coef + intercept of the clipped rows, > 0 for the second class; (n, K).
+
+        Parameters
+        ----------
+        X : Any
+            The rows, as for ``fit``.
+
+        Returns
+        -------
+        FloatArray
+            (n,) scores of the second of two classes, or (n, K).
+        """
         return self._linear(X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy on these rows."""
+        """Return the accuracy on these rows.
+
+        Parameters
+        ----------
+        X, y : Any
+            The rows and their labels.
+        sample_weight : Any, optional
+            (n,) the weight of each row; None: equal weights.
+
+        Returns
+        -------
+        float
+            The accuracy, between 0 and 1.
+        """
         y = _plain(y, "y")
         with _refusals(_UNLIKE, y=y):
             return float(super().score(X, y, sample_weight))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of each row."""
+        """Return the class of each row.
+
+        Parameters
+        ----------
+        X : Any
+            The rows, as for ``fit``.
+
+        Returns
+        -------
+        NDArray[Any]
+            (n,) labels.
+        """
         scores = self._linear(X)
         chosen = scores > 0 if scores.ndim == 1 else scores.argmax(axis=1)
         labels: NDArray[Any] = self.classes_[chosen.astype(int)]
@@ -458,14 +549,36 @@ class PrivateLogisticRegression(_PrivateClassifier, LogisticTraining):  # noqa: 
     _of_loss: ClassVar[dict[str, str]] = {"margin": "margin"}
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return σ(decision) for the second class, the rest for the first; softmax for more."""
+        """Return σ(decision) for the second class, the rest for the first; softmax for more.
+
+        Parameters
+        ----------
+        X : Any
+            The rows, as for ``fit``.
+
+        Returns
+        -------
+        FloatArray
+            (n, K) the probability of each class, in the order of ``classes_``.
+        """
         scores = self._linear(X)
         if scores.ndim == 2:
             return np.asarray(softmax(scores, axis=1))
         return np.column_stack([expit(-scores), expit(scores)])
 
     def predict_log_proba(self, X: Any) -> FloatArray:
-        """Return the logarithm of :meth:`predict_proba`, without underflow."""
+        """Return the logarithm of :meth:`predict_proba`, without underflow.
+
+        Parameters
+        ----------
+        X : Any
+            The rows, as for ``fit``.
+
+        Returns
+        -------
+        FloatArray
+            (n, K) the log probability of each class.
+        """
         scores = self._linear(X)
         if scores.ndim == 2:
             return np.asarray(log_softmax(scores, axis=1))
@@ -512,13 +625,37 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel, RidgeTraining):  # noqa:
         return scale.inside(target), scale, self.loss, scale.past(target)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return R² on these rows."""
+        """Return R² on these rows.
+
+        Parameters
+        ----------
+        X, y : Any
+            The rows and their labels.
+        sample_weight : Any, optional
+            (n,) the weight of each row; None: equal weights.
+
+        Returns
+        -------
+        float
+            R², at most 1.
+        """
         y = _plain(y, "y")
         with _refusals(_UNLIKE, y=y):
             return float(super().score(X, y, sample_weight))
 
     def predict(self, X: Any) -> FloatArray:
-        """Return x·coef + intercept of the clipped rows, clipped to the label range."""
+        """Return x·coef + intercept of the clipped rows, clipped to the label range.
+
+        Parameters
+        ----------
+        X : Any
+            The rows, as for ``fit``.
+
+        Returns
+        -------
+        FloatArray
+            (n,) the predicted labels.
+        """
         scores = self._linear(X)
         assert self.release_.label_scale is not None
         return self.release_.label_scale.outside(scores)
@@ -635,8 +772,12 @@ class _WrongType(InvalidInput, TypeError):
 def _refusals(words: str = "", **arrays: Any) -> Iterator[None]:
     """Raise scikit-learn's refusals as :class:`InvalidInput`, never with a row's values in them.
 
-    ``words``   replace those of any refusal.
-    ``arrays``  the arguments of scikit-learn: an argument that is no array is refused by its name.
+    Parameters
+    ----------
+    words : str, default=""
+        Replace those of any refusal.
+    arrays : Any
+        The arguments of scikit-learn: an argument that is no array is refused by its name.
     """
     try:
         with FILTER_LOCK:

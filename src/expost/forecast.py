@@ -39,9 +39,14 @@ _DIGITS = 2
 class Level:
     """A range of noise ratios r and what it means.
 
-    ``most``     the largest r of the level; the next level begins above it.
-    ``meaning``  what to expect of a model.
-    ``detail``   the same for a classifier, in points of AUC; "" where ``meaning`` is enough.
+    Parameters
+    ----------
+    most : float
+        The largest r of the level; the next level begins above it.
+    meaning : str
+        What to expect of a model.
+    detail : str, default=""
+        The same for a classifier, in points of AUC; "" where ``meaning`` is enough.
     """
 
     name: str
@@ -83,9 +88,14 @@ USELESS = 0.3
 class Forecast:
     """The noise ratio r of a release of n rows, and what it means (module docstring: derivation).
 
-    ``noise_ratio``        r ≥ 0.
-    ``rows``               n.
-    ``is_classification``  whether points of AUC can be named.
+    Parameters
+    ----------
+    noise_ratio : float
+        r ≥ 0.
+    rows : int
+        n.
+    is_classification : bool, default=True
+        Whether points of AUC can be named.
     """
 
     noise_ratio: float

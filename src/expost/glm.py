@@ -59,8 +59,12 @@ def predictors(X: Array, theta: Array, outputs: int) -> Array:
 class Constants:
     """The constants of a pass over rows; small, so that they can be sent to the rows.
 
-    ``columns``     the number d of columns of X.
-    ``label_size``  the largest ∣y∣.
+    Parameters
+    ----------
+    columns : int
+        The number d of columns of X.
+    label_size : float
+        The largest ∣y∣.
     """
 
     loss: Loss
@@ -93,8 +97,12 @@ class Constants:
 class Objective:
     """The objective J over some rows; all sums of derivatives over rows are formed here.
 
-    ``penalty``  (q·d,) p.
-    ``linear``   (q·d,) c; None is 0.
+    Parameters
+    ----------
+    penalty : FloatArray
+        (q·d,) p.
+    linear : FloatArray, optional
+        (q·d,) c; None is 0.
     """
 
     rows: Rows
@@ -250,7 +258,10 @@ class _FirstFit:
 class Minimiser:
     """The computed A(D): ∥∇J(θ)∥ ≤ ``gradient_bound``, proved with rounding included.
 
-    ``hessian``  ∇²J at θ or next to it, where it was requested.
+    Parameters
+    ----------
+    hessian : FloatArray, optional
+        ∇²J at θ or next to it, where it was requested.
     """
 
     theta: FloatArray
@@ -288,15 +299,15 @@ def minimise(
 
     Parameters
     ----------
-    objective
+    objective : Objective
         J.
-    tolerance
+    tolerance : float, default=1e-12
         The bound on ∥∇J∥ to reach.
-    start
+    start : FloatArray, optional
         (q·d,) the first point; by default :meth:`Objective.start`.
-    require
+    require : bool, default=True
         Whether to raise if the bound cannot be reached.
-    curved
+    curved : bool, default=False
         Whether to return ∇²J too, at the last point computed without extended precision.
 
     Raises

@@ -222,7 +222,13 @@ class Ledger(Sealed, Displayed):
 
     @classmethod
     def new(cls) -> "Ledger":
-        """Return an empty ledger with a new salt."""
+        """Return an empty ledger with a new salt.
+
+        Returns
+        -------
+        Ledger
+            The ledger; nothing is written.
+        """
         return cls(salt=secrets.token_hex(32))
 
     def __len__(self) -> int:
@@ -232,25 +238,82 @@ class Ledger(Sealed, Displayed):
         return f"Ledger({len(self)} releases)"
 
     def holds(self, release: str) -> bool:
-        """Return whether the release with this checksum is listed."""
+        """Return whether the release with this checksum is listed.
+
+        Parameters
+        ----------
+        release : str
+            The checksum of a model.json or report.json.
+
+        Returns
+        -------
+        bool
+            True if it is listed.
+        """
         return any(entry.release == release for entry in self.entries)
 
     def of_run(self, run: str, kind: str) -> tuple[str, ...]:
-        """Return the checksums of the releases of this kind that one run made."""
+        """Return the checksums of the releases of this kind that one run made.
+
+        Parameters
+        ----------
+        run : str
+            The identifier of the run.
+        kind : str
+            The kind of release: "model", "report" or "encoding".
+
+        Returns
+        -------
+        tuple[str, ...]
+            The checksums in the order of the entries.
+        """
         return tuple(
             entry.release for entry in self.entries if (entry.run, entry.kind) == (run, kind)
         )
 
     def digest(self, X: Any, y: Any) -> str:
-        """Return the salted digest of rows and labels, in their order."""
+        """Return the salted digest of rows and labels, in their order.
+
+        Parameters
+        ----------
+        X, y : Any
+            The rows and their labels.
+
+        Returns
+        -------
+        str
+            The digest in hexadecimal digits. It can only be compared within this ledger.
+        """
         return self.salted(content_of(X, y))
 
     def salted(self, content: bytes) -> str:
-        """Return the salted digest of rows from the unsalted ``content``: a keyed BLAKE2b."""
+        """Return the salted digest of rows from the unsalted ``content``: a keyed BLAKE2b.
+
+        Parameters
+        ----------
+        content : bytes
+            The unsalted digest of the rows; see :mod:`expost.files.digest`.
+
+        Returns
+        -------
+        str
+            The digest in hexadecimal digits.
+        """
         return hashlib.blake2b(content, key=_bytes_of(self.salt), digest_size=32).hexdigest()
 
     def with_entries(self, entries: Sequence[Entry]) -> "Ledger":
-        """Return the ledger with the entries whose release it does not list yet."""
+        """Return the ledger with the entries whose release it does not list yet.
+
+        Parameters
+        ----------
+        entries : Sequence[Entry]
+            The entries to append.
+
+        Returns
+        -------
+        Ledger
+            A new ledger; this one is unchanged.
+        """
         listed = {entry.release: entry for entry in self.entries}
         for entry in entries:
             listed.setdefault(entry.release, entry)
@@ -276,18 +339,61 @@ class Ledger(Sealed, Displayed):
         return Composition(parts=tuple(entry.guarantee for entry in self.entries))
 
     def composed(self, delta: float, *, prior: float = 0.5) -> CompositionComparison:
-        """Return ε at ``delta``, posterior and advantage by each composition theorem."""
+        """Return ε at ``delta``, posterior and advantage by each composition theorem.
+
+        Parameters
+        ----------
+        delta : float
+            The δ at which ε is reported, in (0, 1).
+        prior : float, default=0.5
+            The attacker's probability of presence before the releases.
+
+        Returns
+        -------
+        CompositionComparison
+            One row for each theorem.
+
+        Raises
+        ------
+        InvalidInput
+            If the ledger lists no release, or a guarantee that cannot be composed.
+        InvalidInput
+            If the ledger lists no release, a guarantee cannot be composed, or a probability is out
+            of range.
+        """
         return compare_compositions(self.guarantee.parts, delta=delta, prior=prior)
 
     # -- the file ----------------------------------------------------------------------------
 
     def content(self) -> dict[str, Any]:
-        """Return the salt and the entries."""
+        """Return the salt and the entries.
+
+        Returns
+        -------
+        dict[str, Any]
+            The fields of the file.
+        """
         return {"salt": self.salt, "entries": [entry.to_json() for entry in self.entries]}
 
     @classmethod
     def from_content(cls, value: dict[str, Any]) -> Self:
-        """Return the ledger with this salt and these entries."""
+        """Return the ledger with this salt and these entries.
+
+        Parameters
+        ----------
+        value : dict[str, Any]
+            The fields of the file.
+
+        Returns
+        -------
+        Self
+            The checked ledger.
+
+        Raises
+        ------
+        InvalidInput
+            If a field is missing or invalid.
+        """
         return cls(salt=value["salt"], entries=tuple(map(Entry.from_json, value["entries"])))
 
 
@@ -295,9 +401,13 @@ class Ledger(Sealed, Displayed):
 class ListedRelease:
     """One release.
 
-    ``ledger``  the ledger that lists it, or None.
-    ``rows``    a letter for the rows that it was made from, the same for the same rows; "?" where
-                that is not known.
+    Parameters
+    ----------
+    ledger : Path | None
+        The ledger that lists it, or None.
+    rows : str
+        A letter for the rows that it was made from, the same for the same rows; "?" where that is
+        not known.
     """
 
     entry: Entry

@@ -592,9 +592,14 @@ class Squared(_Scalar):
 class SoftmaxDerivatives:
     """The probabilities p and u = p − e_y of some rows (m, K), each accurate to a few roundings.
 
-    ``slope``  u.
-    ``rest``   1 − pₖ, as the sum of the others: it does not cancel where pₖ is near 1.
-    ``drift``  (m,) Σ pₖ∣tₖ∣ with tₖ = zₖ − max z, the total effect of the rounding of t.
+    Parameters
+    ----------
+    rest : Array
+        1 − pₖ, as the sum of the others: it does not cancel where pₖ is near 1.
+    slope : Array
+        u.
+    drift : Array
+        (m,) Σ pₖ∣tₖ∣ with tₖ = zₖ − max z, the total effect of the rounding of t.
     """
 
     p: Array
@@ -805,13 +810,13 @@ def make_loss(
 
     Parameters
     ----------
-    name
+    name : str | Loss
         "logistic", "huber-hinge", "huber" or "squared"; a loss is returned as it is.
-    label_bound
+    label_bound : float, optional
         The bound on ∣y∣, for the squared loss only.
-    width
+    width : float, default=0.5
         The width h of the two Huber losses.
-    margin
+    margin : float, default=0.0
         The margin a of the logistic loss.
 
     Raises

@@ -25,14 +25,23 @@ __all__ = ["Facts", "objective_of", "objective_over", "read_rows", "rescaled"]
 class Facts:
     """What one pass collects about all rows together.
 
-    ``classes``        the rows of each class, in the order of the encoding's classes; of a
-                       regression the rows with labels ≤ 0 and > 0.
-    ``labels``         the least and the largest label.
-    ``past``           labels past the label range of the stream, where it has one.
-    ``clipped``        rows that are longer than the encoding's ``data_norm``.
-    ``unknown``        by column, cells that are no level of the encoding.
-    ``content``        the digest of the rows; see :mod:`expost.files.digest`.
-    ``summary``        lengths of the rows.
+    Parameters
+    ----------
+    classes : tuple[int, ...]
+        The rows of each class, in the order of the encoding's classes; of a regression the rows
+        with labels ≤ 0 and > 0.
+    labels : tuple[float, float]
+        The least and the largest label.
+    past : int
+        Labels past the label range of the stream, where it has one.
+    clipped : int
+        Rows that are longer than the encoding's ``data_norm``.
+    unknown : Mapping[str, int]
+        By column, cells that are no level of the encoding.
+    content : bytes
+        The digest of the rows; see :mod:`expost.files.digest`.
+    summary : RowSummary
+        Lengths of the rows.
     """
 
     rows: int

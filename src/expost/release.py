@@ -51,10 +51,12 @@ class Release(Sealed, Displayed):
         The map of rows to the unit ball.
     classes : NDArray[Any] | None
         The labels, of two the second one positive; None for regression.
-    label_scale : LabelScale | None
-        The scale of the labels of a regression; None for a classifier.
+    feature_names : tuple[str, ...], optional
+        The names of the features; None for an array.
     encoding : dict[str, Any] | None
         The table's encoding (JSON), where there was a table.
+    label_scale : LabelScale | None
+        The scale of the labels of a regression; None for a classifier.
     read_from_data : tuple[str, ...]
         The constants that were read from the data, those of the encoding among them: not private.
     seeded : bool
@@ -153,6 +155,16 @@ class Release(Sealed, Displayed):
         """Return whether rows are encoded: frames, and arrays where the model was made from one.
 
         Otherwise the columns of X are the features.
+
+        Parameters
+        ----------
+        X : Any
+            The rows.
+
+        Returns
+        -------
+        bool
+            True if the model's encoding reads them.
         """
         encoding = self.table_encoding
         return encoding is not None and (is_frame(X) or encoding.is_positional)
@@ -161,6 +173,21 @@ class Release(Sealed, Displayed):
         """Return the predictors of rows, which are clipped as the training rows were: (n,), (n, K).
 
         For a row that is not clipped they are x·coef + intercept. X: see :meth:`encodes`.
+
+        Parameters
+        ----------
+        X : Any
+            The rows; see :meth:`encodes`.
+
+        Returns
+        -------
+        FloatArray
+            (n,) or (n, K) the predictors.
+
+        Raises
+        ------
+        InvalidInput
+            If the columns are not those of the model.
         """
         if self.encodes(X):
             assert self.table_encoding is not None
@@ -170,18 +197,68 @@ class Release(Sealed, Displayed):
         return predictors(rows, self.theta, self.mechanism.loss.outputs)
 
     def targets(self, y: Any, rows: int) -> FloatArray:
-        """Return labels as the loss takes them: ±1, the class from 0 up, or scaled and clipped."""
+        """Return labels as the loss takes them: ±1, the class from 0 up, or scaled and clipped.
+
+        Parameters
+        ----------
+        y : Any
+            The labels.
+        rows : int
+            The number of rows, which ``y`` must match.
+
+        Returns
+        -------
+        FloatArray
+            (n,) the labels.
+
+        Raises
+        ------
+        InvalidInput
+            If a label is not one of the model.
+        """
         if self.classes is not None:
             return (signs if len(self.classes) == 2 else class_codes)(y, self.classes)
         assert self.label_scale is not None
         return self.label_scale.inside(_checks.vector(y, length=rows))
 
     def problem(self, X: Any, y: Any) -> Objective:
-        """Return :meth:`objective`, for code that works on models of two classes alone."""
+        """Return :meth:`objective`, for code that works on models of two classes alone.
+
+        Parameters
+        ----------
+        X, y : Any
+            The rows and their labels.
+
+        Returns
+        -------
+        Objective
+            J over these rows.
+
+        Raises
+        ------
+        InvalidInput
+            If the model has more than two classes, or rows or labels do not fit it.
+        """
         return two_classes_only(self.objective(X, y))
 
     def objective(self, X: Any, y: Any) -> Objective:
-        """Return the objective of this model over these rows; X: see :meth:`encodes`."""
+        """Return the objective of this model over these rows; X: see :meth:`encodes`.
+
+        Parameters
+        ----------
+        X, y : Any
+            The rows (see :meth:`encodes`) and their labels.
+
+        Returns
+        -------
+        Objective
+            J over these rows.
+
+        Raises
+        ------
+        InvalidInput
+            If rows or labels do not fit the model.
+        """
         rows = self._encoded(X, y) if self.encodes(X) else self._plain(X, y)
         penalty = np.full(self.mechanism.dimension, self.mechanism.total_regularization)
         return Objective(rows=rows, loss=self.mechanism.loss, penalty=penalty)
@@ -235,7 +312,13 @@ class Release(Sealed, Displayed):
         )
 
     def content(self) -> dict[str, Any]:
-        """Return what model.json holds."""
+        """Return what model.json holds.
+
+        Returns
+        -------
+        dict[str, Any]
+            The fields by name.
+        """
         mechanism = self.mechanism
         return {
             "theta": plain(self.theta),
@@ -261,16 +344,49 @@ class Release(Sealed, Displayed):
         return {"label_scale": to_fields(scale)}
 
     def save(self, path: str | Path) -> Path:
-        """Write model.json, completely or not at all."""
+        """Write model.json, completely or not at all.
+
+        Parameters
+        ----------
+        path : str | Path
+            The file to write.
+
+        Returns
+        -------
+        Path
+            The path of the written file.
+        """
         return write_json(path, self.audience, self.to_json())
 
     def derived(self) -> Iterable[tuple[str, str]]:
-        """Return the paths of the constants that follow from others."""
+        """Return the paths of the constants that follow from others.
+
+        Returns
+        -------
+        Iterable[tuple[str, str]]
+            The paths, each as the names of nested fields.
+        """
         return (("mechanism", name) for name in self.mechanism.derived)
 
     @classmethod
     def from_content(cls, value: dict[str, Any]) -> Self:
-        """Return the release with these fields."""
+        """Return the release with these fields.
+
+        Parameters
+        ----------
+        value : dict[str, Any]
+            The fields of model.json.
+
+        Returns
+        -------
+        Self
+            The checked release.
+
+        Raises
+        ------
+        InvalidInput
+            If a field is missing or invalid.
+        """
         fields = value["mechanism"]
         kind = _checks.one_of("mechanism.kind", fields["kind"], tuple(MECHANISMS))
         theta = np.array([number(entry, "theta") for entry in value["theta"]])
@@ -301,13 +417,36 @@ class Release(Sealed, Displayed):
         )
 
     def scalars(self) -> dict[str, Any]:
-        """Return what is public of every model: its guarantee, its mechanism and its size."""
+        """Return what is public of every model: its guarantee, its mechanism and its size.
+
+        Returns
+        -------
+        dict[str, Any]
+            The scalars by name.
+        """
         return public_scalars(self.mechanism)
 
     def entries(
         self, written: Mapping[str, Any], *, name: str, made: str, data: str | None
     ) -> tuple[Entry, ...]:
-        """Return the line of this model in a ledger (:class:`expost.ledger.Listable`)."""
+        """Return the line of this model in a ledger (:class:`expost.ledger.Listable`).
+
+        Parameters
+        ----------
+        written : Mapping[str, Any]
+            The document as it was written, whose checksum is listed.
+        name : str
+            The file of the release.
+        made : str
+            The time of the release.
+        data : str | None
+            The salted digest of the rows; None where it is not known.
+
+        Returns
+        -------
+        tuple[Entry, ...]
+            One entry, or two where the encoding was released privately.
+        """
         mechanism = model_mechanism(self.mechanism)
         known: dict[str, Any] = {
             "made": made,

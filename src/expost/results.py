@@ -38,7 +38,7 @@ class Displayed:
             The key of the figure (docs/reading-a-report.md); the first one by default.
         ax : matplotlib axes or sequence of axes, optional
             The axes to draw on, one for each panel; a new figure by default.
-        **options
+        **options : Any
             Further options of this kind of result (docs/reading-a-report.md).
 
         Returns
@@ -112,7 +112,7 @@ class RowTable(ABC, Displayed):
 
         Parameters
         ----------
-        path
+        path : str | Path
             The path of the file, as ``profile.parquet``.
 
         Returns
@@ -149,7 +149,7 @@ class ScalarTable(RowTable):
 
         Parameters
         ----------
-        audience
+        audience : Audience | str, default=Audience.PUBLIC
             "public": scalars that may be logged (ε, δ, mechanism, n). "curator-only": every figure
             of ``to_json``, with those of single rows.
 
@@ -169,7 +169,7 @@ class ScalarTable(RowTable):
 
         Parameters
         ----------
-        path
+        path : str | Path, optional
             The path of the file; None returns the JSON string.
 
         Returns

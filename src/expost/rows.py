@@ -62,12 +62,19 @@ _TOP = 1.001
 class RowBlock:
     """Consecutive rows of a pass over the data.
 
-    ``start``    the number of the first row, counted from 0.
-    ``norms``    upper bounds on the lengths of the rows.
-    ``ids``      the keys of the rows, where the source has them.
-    ``encoded``  the rows as encoded features, before the map into the unit ball;
-                 ``clipped`` of them are longer than the encoding's bound.
-    ``cells``    (m, p) the rows' cells in the histograms of a private encoding.
+    Parameters
+    ----------
+    norms : FloatArray
+        Upper bounds on the lengths of the rows.
+    start : int, default=0
+        The number of the first row, counted from 0.
+    ids : NDArray[np.object_], optional
+        The keys of the rows, where the source has them.
+    encoded : Encoded, optional
+        The rows as encoded features, before the map into the unit ball; ``clipped`` of them are
+        longer than the encoding's bound.
+    cells : NDArray[np.int32], optional
+        (m, p) the rows' cells in the histograms of a private encoding.
     """
 
     X: FloatArray
@@ -147,10 +154,15 @@ class Rows(Protocol):
 class HeldRows:
     """Rows in memory: arrays X (n, d) and y (n,).
 
-    ``ids``      the keys of the rows, or None.
-    ``encoded``  the encoded features before the map into the unit ball, or None.
-    ``cells``    (n, p) the rows' cells in the histograms of a private encoding, whose counts are
-                 ``counted``, or None.
+    Parameters
+    ----------
+    ids : NDArray[np.object_], optional
+        The keys of the rows, or None.
+    encoded : FloatArray, optional
+        The encoded features before the map into the unit ball, or None.
+    cells : NDArray[np.int32], optional
+        (n, p) the rows' cells in the histograms of a private encoding, whose counts are
+        ``counted``, or None.
     """
 
     X: FloatArray
@@ -237,8 +249,12 @@ def block_rows(columns: int) -> int:
 class RowStream:
     """The encoded rows of a table, read again in every pass. It is pickled for its readers.
 
-    ``label_scale``  the scaling and clipping of the labels of a regression; None for none.
-    ``counted``      the counts that a private encoding was made from, where there is one.
+    Parameters
+    ----------
+    label_scale : LabelScale, optional
+        The scaling and clipping of the labels of a regression; None for none.
+    counted : Counted, optional
+        The counts that a private encoding was made from, where there is one.
     """
 
     reader: Reader
@@ -392,7 +408,10 @@ class RowSummary:
 class TableRows:
     """Rows that an engine reads from a table in every pass; each worker holds one block.
 
-    ``summary``  the summary of all rows; None: one more pass computes it when it is needed.
+    Parameters
+    ----------
+    summary : RowSummary, optional
+        The summary of all rows; None: one more pass computes it when it is needed.
     """
 
     stream: RowStream

@@ -65,13 +65,20 @@ _SOME = 10
 class Prepared:
     """A data set ready to be fitted: its objective, its mechanism, and what was read from it.
 
-    ``mechanism_at``  the mechanism at another ε, with the Λ and the loss (an automatic margin) of
-                      that ε; ``has_one_loss``: the loss is that of all ε.
-    ``alternatives``  by name: the same with each other pair of mechanism and noise of expost's own.
-                      A pair may refuse, as a mechanism does: at an ε, or the loss at any.
-    ``noiseless_loss``  the loss that a model without noise would have.
-    ``clipped``       sentences on the rows and labels that lay past their bound and were clipped.
-    ``encoding``      how a table became these rows; ``read_from_data`` names what it read.
+    Parameters
+    ----------
+    mechanism_at : callable
+        The mechanism at another ε, with the Λ and the loss (an automatic margin) of that ε;
+        ``has_one_loss``: the loss is that of all ε.
+    alternatives : Mapping[str, callable]
+        By name: the same with each other pair of mechanism and noise of expost's own. A pair may
+        refuse, as a mechanism does: at an ε, or the loss at any.
+    noiseless_loss : Loss
+        The loss that a model without noise would have.
+    clipped : tuple[str, ...]
+        Sentences on the rows and labels that lay past their bound and were clipped.
+    encoding : Encoding, optional
+        How a table became these rows; ``read_from_data`` names what it read.
     """
 
     objective: Objective
@@ -117,7 +124,23 @@ class LinearTraining(ABC):
     is_regression: ClassVar[bool] = False
 
     def release(self, prepared: Prepared) -> Release:
-        """Draw one model of rows that were prepared, at a cost of ``epsilon``."""
+        """Draw one model of rows that were prepared, at a cost of ``epsilon``.
+
+        Parameters
+        ----------
+        prepared : Prepared
+            What :meth:`ready` returned.
+
+        Returns
+        -------
+        Release
+            The model, with θ and its public constants.
+
+        Raises
+        ------
+        ReleaseRefused
+            If no model can be released safely with these parameters.
+        """
         mechanism, read = prepared.mechanism, prepared.read_from_data
         rng = None
         if mechanism.is_private:
@@ -180,9 +203,40 @@ class LinearTraining(ABC):
         longer: int,
         encoding: Encoding | None = None,
     ) -> Prepared:
-        """Return rows of the unit ball, ``past`` labels and ``longer`` rows of which were clipped.
+        """Return a data set that is ready to be fitted; spends nothing.
 
-        ``read``: the bounds that were read from the data.
+        Parameters
+        ----------
+        rows : Rows
+            The rows, in the unit ball.
+        loss : Loss
+            The loss of a model without noise.
+        ball : UnitBall
+            The map of rows to the unit ball.
+        classes : NDArray[Any] | None
+            The labels of a classifier, in the order of the loss; None: a regression.
+        label_scale : LabelScale | None
+            The scale of the labels of a regression.
+        feature_names : tuple[str, ...] | None
+            The names of the features, if they have any.
+        read : list[str]
+            The bounds that were read from the data.
+        past : int
+            The number of labels that were clipped.
+        longer : int
+            The number of rows that were clipped.
+        encoding : Encoding, optional
+            The encoding of a table.
+
+        Returns
+        -------
+        Prepared
+            The objective, the mechanism, and what was read.
+
+        Raises
+        ------
+        InvalidInput
+            If a parameter is invalid.
         """
         clipped = []
         if past:
@@ -228,10 +282,23 @@ class LinearTraining(ABC):
     def plan(
         self, loss: Loss, rows: int, dimension: int, histograms: Histograms | None = None
     ) -> Callable[[float], Mechanism]:
-        """Return the mechanism of so many rows and coefficients as a function of ε.
+        """Return the mechanism as a function of ε.
 
-        ``loss``        that of a model without noise.
-        ``histograms``  of the encoding, which spend a part of ε.
+        Parameters
+        ----------
+        loss : Loss
+            The loss of a model without noise.
+        rows : int
+            The number n of rows.
+        dimension : int
+            The number of coefficients.
+        histograms : Histograms, optional
+            Those of the encoding, which spend a part of ε.
+
+        Returns
+        -------
+        Callable[[float], Mechanism]
+            The mechanism at an ε, with the Λ and the loss of that ε.
         """
 
         def mechanism_at(epsilon: float) -> Mechanism:
@@ -261,10 +328,26 @@ class LinearTraining(ABC):
                 yield mechanism_name(kind.kind, noise), training
 
     def ready_table(self, rows: Rows, source: TableRows, facts: Facts) -> Prepared:
-        """Return the rows of a table and the mechanism of a model of them; spends nothing.
+        """Return a table that is ready to be fitted; spends nothing.
 
-        ``source`` is the table that ``rows`` come from, in memory or not; the bounds and classes
-        are those of its encoding, and ``facts`` those of its rows.
+        Parameters
+        ----------
+        rows : Rows
+            The rows of the table, in memory or not.
+        source : TableRows
+            The table, whose encoding has the bounds and classes.
+        facts : Facts
+            What was counted while the rows were read.
+
+        Returns
+        -------
+        Prepared
+            The objective, the mechanism, and what was read.
+
+        Raises
+        ------
+        InvalidInput
+            If a parameter is invalid.
         """
         encoding, read = source.stream.encoding, list[str]()
         classes = encoding.target.classes
@@ -296,7 +379,10 @@ class LinearTraining(ABC):
     def _settled_loss(self, loss: Loss, rows: int, dimension: int, epsilon: float) -> Loss:
         """Return the loss of so many rows and coefficients at an ε, where it depends on them.
 
-        ``loss``  that of a model without noise.
+        Parameters
+        ----------
+        loss : Loss
+            The loss of a model without noise.
         """
         del rows, dimension, epsilon
         return loss
@@ -311,7 +397,23 @@ class LinearTraining(ABC):
         return None
 
     def ball(self, columns: int) -> UnitBall:
-        """Return the map of rows of so many columns (of the table, not of X) to the unit ball."""
+        """Return the map of rows of so many columns (of the table, not of X) to the unit ball.
+
+        Parameters
+        ----------
+        columns : int
+            The number p of columns of the table.
+
+        Returns
+        -------
+        UnitBall
+            The map, with ``data_norm`` as given or by its rule.
+
+        Raises
+        ------
+        InvalidInput
+            If a parameter is invalid.
+        """
         scaling = default_intercept(columns)
         return UnitBall(
             data_norm=_or_rule("data_norm", self.data_norm, default_norm(columns)),
@@ -325,7 +427,18 @@ class LinearTraining(ABC):
         return MECHANISMS.find(name)
 
     def histogram_release(self) -> ReleaseHistograms | None:
-        """Return how histograms for a private encoding are released; None: they are not."""
+        """Return how histograms for a private encoding are released; None: they are not.
+
+        Returns
+        -------
+        ReleaseHistograms | None
+            A function of a table and the public ranges of its columns.
+
+        Raises
+        ------
+        InvalidInput
+            If ``private_encoding`` is not in (0, 1).
+        """
         share = self.private_encoding
         if share is None:
             return None
@@ -354,9 +467,30 @@ class LinearTraining(ABC):
         epsilon: float | None = None,
         histograms: Histograms | None = None,
     ) -> Mechanism:
-        """Return the mechanism of so many rows and coefficients, at the ε given or another.
+        """Return the mechanism of a model with the given number of rows and coefficients.
 
-        ``histograms``  of the encoding, which spend a part of it.
+        Parameters
+        ----------
+        loss : Loss
+            The loss of a row.
+        rows : int
+            The number n of rows.
+        dimension : int
+            The number of coefficients.
+        epsilon : float, optional
+            The privacy budget; None: that of the estimator.
+        histograms : Histograms, optional
+            Those of the encoding, which spend a part of ε.
+
+        Returns
+        -------
+        Mechanism
+            The mechanism, with Λ and δ as given or by their rules.
+
+        Raises
+        ------
+        InvalidInput
+            If a parameter is invalid, or the histograms leave no ε.
         """
         kind = self._kind(loss)
         epsilon = self.epsilon if epsilon is None else epsilon
@@ -488,7 +622,23 @@ class LogisticTraining(ClassifierTraining):
     margin: float | str = 0.0
 
     def loss_of(self, classes: int) -> Loss:
-        """Return the loss of so many classes; of an automatic margin that without one."""
+        """Return the loss of so many classes; of an automatic margin that without one.
+
+        Parameters
+        ----------
+        classes : int
+            The number of classes.
+
+        Returns
+        -------
+        Loss
+            The loss.
+
+        Raises
+        ------
+        InvalidInput
+            If a margin is given for more than two classes.
+        """
         loss = Logistic(margin=_or_rule("margin", self.margin, 0.0))
         if classes <= 2:
             return loss
@@ -520,7 +670,23 @@ class HingeTraining(ClassifierTraining):
     huber_width: float = 0.5
 
     def loss_of(self, classes: int) -> Loss:
-        """Return the loss of two classes."""
+        """Return the loss of two classes.
+
+        Parameters
+        ----------
+        classes : int
+            The number of classes, which is two.
+
+        Returns
+        -------
+        Loss
+            The loss.
+
+        Raises
+        ------
+        InvalidInput
+            If ``huber_width`` is not in (0, 1].
+        """
         width = _checks.positive("huber_width", self.huber_width)
         if not width <= 1:
             raise InvalidInput(f"huber_width={width!r}: must be at most 1.")
@@ -547,7 +713,26 @@ class RidgeTraining(LinearTraining):
         return Huber(width=width)
 
     def label_scale(self, labels: tuple[float, float], read: list[str]) -> LabelScale:
-        """Return the scale of labels: by the range that was given, or that of ``labels``."""
+        """Return the scale of labels: by the range that was given, or that of ``labels``.
+
+        Parameters
+        ----------
+        labels : tuple[float, float]
+            The least and the largest label.
+        read : list[str]
+            The list of what was read from the data, to which the range is added if it was not
+            given.
+
+        Returns
+        -------
+        LabelScale
+            The map of labels to [−1, 1].
+
+        Raises
+        ------
+        InvalidInput
+            If the range is invalid.
+        """
         if self.label_range is not None:
             return LabelScale.within(self.label_range)
         read.append("label_range (the smallest and the largest label)")

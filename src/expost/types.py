@@ -37,7 +37,23 @@ class Neighbouring(Enum):
 
     @classmethod
     def parse(cls, value: "Neighbouring | str") -> "Neighbouring":
-        """Return the member that ``value`` names."""
+        """Return the member that ``value`` names.
+
+        Parameters
+        ----------
+        value : Neighbouring | str
+            A member, or its value, such as "remove".
+
+        Returns
+        -------
+        Neighbouring
+            The member.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such member.
+        """
         try:
             return cls(value)
         except ValueError:
@@ -76,7 +92,20 @@ class Audience(Enum):
         return f"{self.value}:{self.meaning.partition(':')[2]}"
 
     def file_name(self, stem: str, suffix: str) -> str:
-        """Return ``stem.suffix``, with CURATOR-ONLY between them unless the file is public."""
+        """Return ``stem.suffix``, with CURATOR-ONLY between them unless the file is public.
+
+        Parameters
+        ----------
+        stem : str
+            The name without its suffix.
+        suffix : str
+            The suffix, without a point.
+
+        Returns
+        -------
+        str
+            The name of the file.
+        """
         return f"{stem}.{suffix}" if self is Audience.PUBLIC else f"{stem}.CURATOR-ONLY.{suffix}"
 
     def path(self, path: str | Path) -> Path:
@@ -84,8 +113,13 @@ class Audience(Enum):
 
         Parameters
         ----------
-        path
+        path : str | Path
             The path of a file whose name has a suffix.
+
+        Returns
+        -------
+        Path
+            The path of the file.
 
         Raises
         ------

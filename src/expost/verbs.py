@@ -79,7 +79,7 @@ def profile(
 
     Parameters
     ----------
-    model
+    model : Any
         A fitted expost estimator, alone or last in a Pipeline (``notices`` names steps that were
         fitted to the data, which no guarantee covers), a released model or the path of its
         model.json, a fitted scikit-learn LogisticRegression, RidgeClassifier or Ridge (no noise:
@@ -87,7 +87,7 @@ def profile(
         are, and labels are −1 and +1, or count the classes from 0 where there are more than two). A
         list of these: independent releases of the same rows, whose losses add (``mechanism`` is
         then a list, too). Of a table: a released model that was made from a table, or its path.
-    X, y
+    X, y : Any
         The training rows and their labels, in their order: arrays, or frames, which a model with an
         encoding reads as it read them for the fit. Another number of rows or columns is refused,
         and so is a label that the model does not have. Other rows, or labels in another order, are
@@ -95,28 +95,33 @@ def profile(
         Otherwise the figures are those of the rows that were passed.
         Without ``y``, a table that holds both: a path or glob, a query, a frame, an Arrow table, a
         Dask dataframe. Two Dask arrays are processed in blocks.
-    relation
-        "remove" by default; "add" reports on ``candidates`` = (rows, labels), which are not in the
-        training data; "replace" exchanges row i for candidate i.
-    persons
+    relation : Neighbouring | str, default=Neighbouring.REMOVE
+        "remove": each row leaves. "add": each of ``candidates`` enters. "replace": row i is
+        exchanged for candidate i.
+    candidates : tuple[Any, Any], optional
+        (rows, labels) that are not in the training data, for "add" and "replace".
+    mechanism : Mechanism | Sequence[Mechanism | None], optional
+        The mechanism that released θ, if ``model`` is θ itself; a list for a list of models. None:
+        the model has its own, or carries no noise.
+    persons : Any, optional
         The person of each row, one label per row, or of a table the name of a column: all rows of a
         person are removed at once, and the result has one entry for each person, in the order in
         which they first appear, with the labels as keys. "remove" only, and in memory only.
-    ids
+    ids : Sequence[Any] | str, optional
         Keys of the rows for the result, or of a table the name of a column; not with ``persons``.
-    out
+    out : str | Path, optional
         Of a table: a folder for the files that ``expost profile`` writes. It is needed where the
         table does not fit into memory: the table of results is then a folder of parts in it.
-    engine
+    engine : Any, optional
         Where blocks of rows are processed: "local", "local:4" (threads), "dask", "dask:4",
         "dask://host:port", or a Dask client. Results do not depend on it. None: in memory if the
         rows fit.
-    memory
+    memory : int, optional
         Bytes that rows in memory may use before they are processed in blocks (default: half of the
         available memory).
-    resume, force
+    resume, force : bool, default=False
         Continue an unfinished run in ``out``, or overwrite its files.
-    progress
+    progress : bool | Progress, default=False
         True prints the phase, the share done and the time left to stderr; or an object that listens
         (:class:`expost.engine.Progress`).
 
@@ -261,51 +266,68 @@ def choose_epsilon(
 
     Parameters
     ----------
-    X, y
+    X, y : Any
         The rows and their labels; or without ``y`` a table that holds both (see
         :func:`expost.profile`). A frame with columns of strings is encoded as the command line
         encodes a table, with all of its columns; constants read from the data are named in
         ``notices``. Arrays and frames of numbers are used unchanged unless ``encoding`` or
         ``ranges`` is given.
-    target
+    target : str, optional
         Of a table: the column to predict.
-    ids
+    ids : Sequence[Any] | str, optional
         Keys of the rows for the result, or of a table the name of a column.
-    random_state
+    random_state : int | np.random.Generator, optional
         A seed of the simulation.
-    out, engine, memory, resume, force
+    out, engine, memory, resume, force : str | Path | None, Any, int | None, bool
         Of a table, as for :func:`expost.profile`; with ``out`` the files of ``expost epsilon`` are
         written.
-    progress
+    progress : bool | Progress, default=False
         As for :func:`expost.profile`.
-    **options
-        The options below. A table takes mechanism, noise, delta, loss, regularization, margin,
-        data_norm, classes, label_range, encoding and ranges (by name) of the model, every option
-        of the question, ``drop`` (columns to leave out) and ``missing`` (cells that count as
-        missing).
 
     Other Parameters
     ----------------
-    max_posterior, prior, quantile
-        The posterior that no row may exceed, from the attacker's ``prior``, in a share ``quantile``
-        of the releases.
-    share
+    max_posterior, prior, quantile : float
+        The posterior that no row may exceed (0.75), from the attacker's ``prior`` (0.5), in a share
+        ``quantile`` (0.95) of the releases.
+    share : float, default=0.95
         The share of the best reachable gain over the base rate that is enough.
-    measure
+    measure : str, optional
         "log_loss", "auc", "accuracy" or "r2", by which models are judged on held-out rows; None:
         log loss, R² of a regression, AUC of a hinge loss.
-    epsilons
+    epsilons : Sequence[float], optional
         The values to try; None: a grid from 0.01 to 10, refined around the first value that is
         enough.
-    tolerance
+    tolerance : float, default=0.1
         The distance from its plateau within which a row counts as on it (the transition).
-    rows
+    rows : float, default=0.5
         The share of rows that are in their second regime at ``high``.
-    models
+    models : int, default=200
         Models drawn for ``ranked``, and for every figure of a sampled mechanism.
-    folds
+    folds : int, default=5
         The utility is measured on this many held-out folds; 0 leaves it out.
-    workers
+    mechanism : str | BlackBox | SampledMechanism, default="auto"
+        That of the estimators, or one that is only sampled: all other options of the model are its
+        own then and must be left out, the utility is not measured, and every figure is an estimate
+        that errs towards exposed (docs/theory/black-box.md).
+    loss : str, default="logistic"
+        "logistic", "huber-hinge" or "squared".
+    regularization, margin : float | str
+        Those of the estimators. "auto" chooses Λ, or the margin, for each ε; log losses are those
+        of σ(z) for any margin.
+    rows_per_person : int, default=1
+        Of arrays: k calibrates the noise of every ε to persons with up to k rows. The figures
+        remain those of single rows.
+    noise, delta, fit_intercept, intercept_scaling, data_norm : float | str | bool
+        Those of the estimators, which would release the model.
+    classes, huber_width, label_range, encoding, ranges : Any
+        Those of the estimators.
+    estimator : object, optional
+        Sets all options of the model at once: an estimator of expost, or a Pipeline that ends in
+        one; its ``epsilon`` is not used. Steps of the pipeline that are not fitted yet are fitted
+        to the rows, and steps that were fitted are named in ``notices``.
+    drop, missing : Sequence[str]
+        Of a table: columns to leave out, and strings that mark missing cells ("" and "?").
+    workers : int, optional
         Threads; no result depends on it.
 
     Returns
@@ -320,18 +342,9 @@ def choose_epsilon(
 
     Notes
     -----
-    ``mechanism, noise, delta, loss, regularization, margin, fit_intercept, intercept_scaling,
-    data_norm, classes, huber_width, label_range, encoding, ranges`` are those of the estimators,
-    which would release it. ``estimator`` sets all of them at once: an estimator of expost, or a
-    Pipeline that ends in one; its ``epsilon`` is not used. Steps of the pipeline that are not
-    fitted yet are fitted to the rows, and steps that were fitted are named in ``notices``.
-    ``regularization="auto"`` chooses a Λ for each ε, ``margin="auto"`` a margin; log losses are
-    those of σ(z) for any margin. Of arrays, ``rows_per_person`` = k calibrates the noise of every ε
-    to persons with up to k rows; the figures remain those of single rows.
-
-    A :class:`BlackBox` or :class:`SampledMechanism` in place of ``mechanism`` is sampled: all other
-    options of the model are its own and must be left out, the utility is not measured, and every
-    figure is an estimate that errs towards exposed (docs/theory/black-box.md).
+    A table takes mechanism, noise, delta, loss, regularization, margin, data_norm, classes,
+    label_range, encoding and ranges (by name) of the model, every option of the question, ``drop``
+    and ``missing``. Arrays take all but the last two.
     """
     if y is not None:
         if not (target is None and out is None and engine is None and memory is None):
@@ -433,27 +446,27 @@ def publish(
 
     Parameters
     ----------
-    model
+    model : Any
         A fitted expost estimator, alone or last in a Pipeline, a released model or the path of its
         model.json. The report is of that one release; nothing is drawn again.
-    X, y
+    X, y : Any, optional
         The rows it was trained on, in their order; or without ``y`` the table that the model was
         made from (see :func:`expost.profile`, also on which other rows are refused). A
         data-independent report does not need them; if they are given, they are checked.
-    kind
+    kind : str, default="data-independent"
         "data-independent": from θ and public constants, nothing is spent. For models by objective
         perturbation also "data-dependent": a noisy gradient and a noisy Hessian are released in
         addition to θ.
-    failure_probability
+    failure_probability : float, default=1e-06
         ρ. A data-independent bound fails with probability ρ, a data-dependent one with 3ρ, for a
         row that was fixed before the noise was drawn.
-    epsilon_gradient, epsilon_hessian, delta
+    epsilon_gradient, epsilon_hessian, delta : float, optional
         The privacy cost of a data-dependent report, each ε at ``delta`` (by default the model's
         own). A second such report spends them again.
-    engine, memory
+    engine, memory : Any, int | None
         Of a table, as for :func:`expost.profile`. Rows that do not fit into memory are read in
         passes; no folder is needed.
-    progress
+    progress : bool | Progress, default=False
         As for :func:`expost.profile`.
 
     Returns

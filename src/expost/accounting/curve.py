@@ -61,10 +61,16 @@ _KEPT = 2**14
 class Effort:
     """The precision of a curve; each choice gives valid bounds.
 
-    ``spacing``: of the grid, in standard deviations of one (average) release. ``cut``: the share of
-    δ that the largest losses may have together and count as infinite. ``target``: an ε near ε(δ),
-    where it is known; the tilt is then aimed at it, which is better where single releases decide
-    over the sum, and the errors are kept small against what is left there.
+    Parameters
+    ----------
+    spacing : float
+        The spacing of the grid, in standard deviations of one (average) release.
+    cut : float, default=1e-07
+        The share of δ that the largest losses may have together and count as infinite.
+    target : float, optional
+        An ε near ε(δ), where it is known; the tilt is then aimed at it, which is better where
+        single releases decide over the sum, and the errors are kept small against what is left
+        there.
     """
 
     spacing: float

@@ -34,6 +34,27 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float) -> float:
     The analytic Gaussian mechanism (Balle and Wang 2018), rounded up: δ(ε, sensitivity/σ) ≤ δ
     holds for what is returned, which is at most 1e-10 of itself too large. δ(ε, μ) increases with
     μ, so σ is the sensitivity over the largest μ that keeps δ.
+
+    Parameters
+    ----------
+    epsilon : float
+        ε > 0.
+    delta : float
+        δ in (0, 1).
+    sensitivity : float
+        The largest distance (L2) between the values of two neighbouring data sets.
+
+    Returns
+    -------
+    float
+        σ in the unit of ``sensitivity``.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is outside its range.
+    ConvergenceError
+        If float64 cannot hold σ.
     """
     epsilon = _checks.positive("epsilon", epsilon)
     delta = _checks.probability("delta", delta)
@@ -68,6 +89,23 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     """Return δ(ε, μ) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), to about 1e-12 relative.
 
     ε ≥ 0 and μ ≥ 0 may be infinite; both infinite is refused.
+
+    Parameters
+    ----------
+    epsilon : float
+        ε ≥ 0.
+    mu : float
+        The distance of the two centres in standard deviations, μ = sensitivity/σ ≥ 0.
+
+    Returns
+    -------
+    float
+        δ, accurate to about 1e-12 relative.
+
+    Raises
+    ------
+    InvalidInput
+        If ``epsilon`` or ``mu`` is negative or NaN, or both are infinite.
     """
     epsilon, mu = _extended("epsilon", epsilon), _extended("mu", mu)
     if epsilon == mu == math.inf:
@@ -112,7 +150,25 @@ def _erfcx_drop(middle: FloatArray, half: FloatArray) -> FloatArray:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Return the least ε ≥ 0 with δ(ε, μ) ≤ ``delta``, rounded up; infinite for μ = ∞."""
+    """Return the least ε ≥ 0 with δ(ε, μ) ≤ ``delta``, rounded up; infinite for μ = ∞.
+
+    Parameters
+    ----------
+    mu : float
+        The distance of the two centres in standard deviations, μ = sensitivity/σ ≥ 0.
+    delta : float
+        δ in [0, 1).
+
+    Returns
+    -------
+    float
+        ε ≥ 0, rounded up.
+
+    Raises
+    ------
+    InvalidInput
+        If ``mu`` or ``delta`` is outside its range.
+    """
     mu = _extended("mu", mu)
     delta = _checks.probability("delta", delta)
     if mu >= _HUGE_MU:
@@ -133,6 +189,23 @@ def gaussian_epsilon_below(mu: FloatArray, delta: float) -> FloatArray:
     """Return the largest ε with δ(ε, μ) ≥ ``delta``, rounded down: its noise has at most this μ.
 
     For every entry of ``mu``; 0 where even ε → 0 needs a smaller μ, infinite for μ = ∞.
+
+    Parameters
+    ----------
+    mu : FloatArray
+        Bounds on μ, each ≥ 0.
+    delta : float
+        δ in (0, 1).
+
+    Returns
+    -------
+    FloatArray
+        ε of each entry of ``mu``, rounded down.
+
+    Raises
+    ------
+    InvalidInput
+        If ``mu`` or ``delta`` is outside its range.
     """
     mu = np.asarray(mu, dtype=np.float64)
     delta = _checks.probability("delta", delta)

@@ -38,10 +38,16 @@ _DIRECT = 2**15
 class Labels:
     """The tilted masses of one law's labels first, first + 1, …; ``weights`` add up to 1.
 
-    ``log_total``  log of what the tilted masses added up to, log Z.
-    ``hidden``     the mass, not tilted, of the losses that were cut off above.
-    ``lumped``     the share of the weights that was raised to the first label.
-    ``count``      of such releases.
+    Parameters
+    ----------
+    log_total : float
+        log of what the tilted masses added up to, log Z.
+    hidden : float
+        The mass, not tilted, of the losses that were cut off above.
+    lumped : float
+        The share of the weights that was raised to the first label.
+    count : int
+        The number of such releases.
     """
 
     first: int

@@ -68,14 +68,40 @@ class StepLaw(Protocol):
         """A loss that has a mass of its own, as its negative has; 0 where there is none."""
 
     def nodes(self, spacing: float, low: float, high: float) -> Iterator[Nodes]:
-        """Yield nodes in blocks, those of low ≤ ℓ ≤ high at least; no alignment for spacing = 0."""
+        """Yield nodes in blocks, those of low ≤ ℓ ≤ high at least; no alignment for spacing = 0.
+
+        Parameters
+        ----------
+        spacing : float
+            The spacing of the grid of losses to which the nodes are aligned, in nats.
+        low, high : float
+            The range of losses ℓ that the nodes must cover.
+
+        Returns
+        -------
+        Iterator[Nodes]
+            The losses at the nodes of a block, and the logarithm of the mass of each under P.
+        """
 
     @property
     def resolved_order(self) -> float:
         """The largest order at which the nodes give E[exp(order·loss)] without loss of digits."""
 
     def log_remainder(self, order: float, backward: bool) -> float:
-        """Return log of a bound of what the nodes leave out of E[exp(order·loss)], order ≥ 0."""
+        """Return log of a bound of what the nodes leave out of E[exp(order·loss)], order ≥ 0.
+
+        Parameters
+        ----------
+        order : float
+            The order θ ≥ 0 of the moment.
+        backward : bool
+            Whether the remainder is of the loss in the other direction, −ℓ under Q.
+
+        Returns
+        -------
+        float
+            The logarithm of the bound; −∞ if nothing is left out.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +114,15 @@ class SampledGaussian:
     They dominate every pair of neighbours whose rows move the sum by at most μ: removing by Zhu,
     Dong and Wang 2022; replacing as dp_accounting has it, where rows that move the sum straight
     apart are the worst (tests/accounting/test_step_laws.py tries others).
+
+    Parameters
+    ----------
+    mu : float
+        How far the row moves the sum, in standard deviations of the noise.
+    rate : float, default=1.0
+        The probability q with which the row enters the sum.
+    replace : bool, default=False
+        Whether a row is replaced by another. Otherwise it is removed or added.
     """
 
     mu: float
@@ -214,6 +249,13 @@ class NormLaplaceStep:
 
     d ≥ 2: ℓ = t·cos ψ with the density of :mod:`expost.noise._angle`; d = 1: half of the mass is at
     t, ½e^(−t) at −t, and ¼e^((ℓ−t)/2) lies between.
+
+    Parameters
+    ----------
+    separation : float
+        t = β·distance, in units of the noise's scale 1/β.
+    dimension : int
+        The number d of coordinates of the noise.
     """
 
     separation: float
@@ -289,6 +331,13 @@ class RandomizedResponse:
     """The worst (ε, δ) mechanism: it reveals the row with probability δ, else has odds e^ε.
 
     It dominates every (ε, δ) mechanism (Kairouz, Oh and Viswanath 2015).
+
+    Parameters
+    ----------
+    epsilon : float
+        ε ≥ 0, the log odds of the answers that do not reveal the row.
+    delta : float, default=0.0
+        The probability δ with which the row is revealed.
     """
 
     epsilon: float

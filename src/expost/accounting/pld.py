@@ -60,6 +60,13 @@ _Figure = Callable[[FloatArray, FloatArray], FloatArray]
 class PrivacyLoss:
     """Releases of the given laws, so many of each, all on the same data; at least one.
 
+    Parameters
+    ----------
+    steps : Steps
+        The laws of the releases, and the number of releases of each.
+    draft : bool, default=False
+        Whether a coarser grid is enough. Bounds hold as before, and are wider.
+
     Formal guarantees
     -----------------
     ``epsilon_interval`` and ``delta_interval`` hold the figure of the dominating pair; all others
@@ -82,11 +89,33 @@ class PrivacyLoss:
         return revealed(self.steps)
 
     def epsilon(self, delta: float) -> float:
-        """Return the least ε ≥ 0 that provably keeps δ(ε) ≤ ``delta``, 0 ≤ δ < 1."""
+        """Return the least ε ≥ 0 that provably keeps δ(ε) ≤ ``delta``, 0 ≤ δ < 1.
+
+        Parameters
+        ----------
+        delta : float
+            δ in [0, 1).
+
+        Returns
+        -------
+        float
+            ε, rounded up.
+        """
         return self.epsilon_interval(delta)[1]
 
     def epsilon_interval(self, delta: float) -> tuple[float, float]:
-        """Return (low, high): no ε < low keeps ``delta``, and high does."""
+        """Return (low, high): no ε < low keeps ``delta``, and high does.
+
+        Parameters
+        ----------
+        delta : float
+            δ in [0, 1).
+
+        Returns
+        -------
+        tuple[float, float]
+            The lower and the upper end.
+        """
         if delta < self.revealed:
             return math.inf, math.inf
         if delta == self.revealed:
@@ -100,11 +129,33 @@ class PrivacyLoss:
         return _interval(low, high)
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound of δ(ε), ε ≥ 0."""
+        """Return an upper bound of δ(ε), ε ≥ 0.
+
+        Parameters
+        ----------
+        epsilon : float
+            ε ≥ 0.
+
+        Returns
+        -------
+        float
+            The bound on δ.
+        """
         return self.delta_interval(epsilon)[1]
 
     def delta_interval(self, epsilon: float) -> tuple[float, float]:
-        """Return (low, high) around δ(ε)."""
+        """Return (low, high) around δ(ε).
+
+        Parameters
+        ----------
+        epsilon : float
+            ε ≥ 0.
+
+        Returns
+        -------
+        tuple[float, float]
+            The lower and the upper end.
+        """
         revealing = self.revealed
         if revealing == 1 or epsilon >= self.largest:
             return revealing, revealing
@@ -118,7 +169,18 @@ class PrivacyLoss:
         return _interval(low, high)
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
-        """Return an upper bound of TPR(u), 0 ≤ u ≤ 1."""
+        """Return an upper bound of TPR(u), 0 ≤ u ≤ 1.
+
+        Parameters
+        ----------
+        false_positive_rate : float
+            The share u of absent rows that the test accuses, in [0, 1].
+
+        Returns
+        -------
+        float
+            The bound on the share of present rows that the best test accuses.
+        """
         u, revealing = false_positive_rate, self.revealed
         if u == 0:
             return revealing
@@ -137,7 +199,18 @@ class PrivacyLoss:
         return min(max(u, least), 1.0)
 
     def loss(self, delta: float) -> float:
-        """Return the least b ≥ 0 with a proof of P(ℓ > b) ≤ ``delta`` for every pair, 0 ≤ δ < 1."""
+        """Return the least b ≥ 0 with a proof of P(ℓ > b) ≤ ``delta`` for every pair, 0 ≤ δ < 1.
+
+        Parameters
+        ----------
+        delta : float
+            δ in [0, 1).
+
+        Returns
+        -------
+        float
+            b in nats, rounded up.
+        """
         if delta == 0 and self.revealed == 0:
             return self.largest
         if not delta > self.revealed:

@@ -95,7 +95,20 @@ def revealed(steps: Steps) -> float:
 
 
 def renyi_divergence(steps: Steps, order: float) -> float:
-    """Return D_α of the composed releases for α = ``order`` > 1; infinite if any δᵢ > 0."""
+    """Return D_α of the composed releases for α = ``order`` > 1; infinite if any δᵢ > 0.
+
+    Parameters
+    ----------
+    steps : Steps
+        The laws of the releases, and the number of releases of each.
+    order : float
+        α > 1.
+
+    Returns
+    -------
+    float
+        D_α in nats, the larger of both directions.
+    """
     if revealed(steps) > 0:
         return math.inf
     theta = order - 1
@@ -103,12 +116,38 @@ def renyi_divergence(steps: Steps, order: float) -> float:
 
 
 def mironov_epsilon(steps: Steps, delta: float) -> RenyiBound:
-    """Return Mironov's ε at ``delta`` > 0: P(ℓ > ε) ≤ δ in both worlds."""
+    """Return Mironov's ε at ``delta`` > 0: P(ℓ > ε) ≤ δ in both worlds.
+
+    Parameters
+    ----------
+    steps : Steps
+        The laws of the releases, and the number of releases of each.
+    delta : float
+        δ in (0, 1).
+
+    Returns
+    -------
+    RenyiBound
+        ε, and the order α that gives it.
+    """
     return _epsilon(steps, delta, lambda theta: 0.0, lambda theta: 0.0)
 
 
 def tight_epsilon(steps: Steps, delta: float) -> RenyiBound:
-    """Return the ε of dp_accounting's conversion at ``delta`` > 0, at least 0."""
+    """Return the ε of dp_accounting's conversion at ``delta`` > 0, at least 0.
+
+    Parameters
+    ----------
+    steps : Steps
+        The laws of the releases, and the number of releases of each.
+    delta : float
+        δ in (0, 1).
+
+    Returns
+    -------
+    RenyiBound
+        ε, and the order α that gives it.
+    """
     bound = _epsilon(steps, delta, saving, math.log1p)
     return RenyiBound(value=max(bound.value, 0.0), order=bound.order)
 

@@ -55,11 +55,13 @@ class Arrays:
 
     Parameters
     ----------
-    member
+    evidence : Evidence
+        The outputs of the target and of its references, as attacks read them.
+    member : Flags | None
         (n,) whether each row was in the target's training data; None if unknown.
-    classes
+    classes : NDArray[Any] | None
         (K,) the labels in the order of their codes; None without labels.
-    ids
+    ids : NDArray[Any] | None
         (n,) the rows' keys, or None.
     """
 
@@ -87,18 +89,18 @@ def arrays_of(
 
     Parameters
     ----------
-    losses, confidence, probabilities
+    losses, confidence, probabilities : Any, optional
         The target's answers, exactly one of them (:mod:`expost.auditing.arrays`).
-    labels
+    labels : Any, optional
         (n,) the rows' own labels; needed with probabilities of every class.
-    member
+    member : Any, optional
         (n,) whether each row was in the target's training data.
-    ids
+    ids : Any, optional
         (n,) the rows' keys.
-    references, inside
+    references, inside : Any, optional
         (m, n) or (m, n, K) the same quantity under each reference, and (m, n) whether the reference
         was trained with the row.
-    population, population_labels, population_references
+    population, population_labels, population_references : Any, optional
         The same for rows that were in no training data.
 
     Returns
@@ -158,7 +160,7 @@ def read_arrays(path: str | Path) -> Arrays:
 
     Parameters
     ----------
-    path
+    path : str | Path
         The path of the file.
 
     Returns

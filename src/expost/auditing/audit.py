@@ -77,51 +77,51 @@ def audit(
 
     Parameters
     ----------
-    model
+    model : Any
         A released model or the path of its model.json (never redrawn), any scikit-learn estimator
         or Pipeline, an expost estimator, or a function ``train(X, y, seed)`` that returns
         ``predict_proba``.
-    X, y
+    X, y : Any
         For a fitted model: the rows it was trained on, its members. For an unfitted model: the
         pool. The target is then trained here, on a random half: each row is included by a fair
         coin of its own.
-    X_out, y_out
+    X_out, y_out : Any, optional
         Rows of the same kind that the model was *not* trained on, as many as possible; only for a
         fitted model.
-    train
+    train : callable, optional
         The training function ``(X, y, seed)`` of a model that is a function or has no ``fit``.
-    regression
+    regression : bool, optional
         Whether labels are numbers to be predicted; None: decided by the estimator, and False for a
         function.
-    population
+    population : tuple[Any, Any], optional
         (rows, labels) that are in no training data, for the attacks that compare with such rows.
         Leave it out if non-members are few.
-    attacks
+    attacks : Sequence[str | Attack], optional
         Names in the catalogue (:data:`expost.auditing.attacks.ATTACKS`) or functions under its
         Protocol; None: all that the evidence suffices for.
-    references
+    references : int, default=64
         The number of reference models to train; 0: only attacks that need none.
-    groups
+    groups : Mapping[str, Any], optional
         Columns by name, a cell for each row of the pool (members first): the best attack is
         reported by group. Results by class are always reported.
-    ids
+    ids : Sequence[Any], optional
         A key for each row of the pool.
-    exposure
+    exposure : Profile, optional
         The members' profile where ``profile`` cannot compute it (DP-SGD).
-    coins
+    coins : bool, default=False
         State that independent fair coins chose the members: one model then suffices for a lower
         bound on ε. If the target is trained here, this holds.
-    delta
+    delta : float, default=1e-05
         The δ at which ε is bounded from below.
-    confidence
+    confidence : float, default=0.95
         The confidence of intervals and lower bounds.
-    random_state
+    random_state : int, optional
         A seed; None: from the operating system.
-    workers
+    workers : int, optional
         Processes that train references; None: one, -1: all processors.
-    checkpoint
+    checkpoint : str | Path, optional
         A folder that keeps finished references; the same call resumes from there.
-    progress
+    progress : callable, optional
         Called with (finished, references).
 
     Returns
@@ -202,13 +202,13 @@ class Options:
 
     Parameters
     ----------
-    attacks
+    attacks : tuple[Attack, ...], optional
         None: all that the evidence suffices for.
-    coins
+    coins : bool, default=False
         Whether independent fair coins chose the members.
-    spread
+    spread : bool, default=False
         Whether each row was put into references at random, independently of the others.
-    seed
+    seed : int, default=0
         Splits rows and references into those that choose and those that judge.
     """
 
@@ -235,16 +235,22 @@ def audit_arrays(
 
     Parameters
     ----------
-    answers
+    answers : Arrays | str | Path
         Losses, probabilities or log odds of the rows, which of them were members, and the same of
         references if there are any: :func:`expost.auditing.arrays_of`, or the path of an npz file,
         a CSV or a Parquet table (:mod:`expost.auditing.arrays` documents their layout).
-    description
+    attacks : Sequence[str | Attack], optional
+        As for :func:`expost.audit`.
+    groups : Mapping[str, Any], optional
+        As for :func:`expost.audit`.
+    description : str, optional
         The model in one line.
-    coins
+    coins : bool, default=False
         State that independent fair coins chose the members, and the rows of each reference: without
         that nothing is proved about ε.
-    attacks, groups, delta, confidence, random_state
+    delta, confidence : float
+        As for :func:`expost.audit`.
+    random_state : int, default=0
         As for :func:`expost.audit`.
 
     Returns
@@ -438,9 +444,9 @@ class Game:
 
     Parameters
     ----------
-    description
+    description : str
         The model, or how it is trained, in one line.
-    tossed
+    tossed : bool
         Whether the members were chosen here, by a coin for each row.
     """
 

@@ -30,9 +30,9 @@ class GroupFigures:
 
     Parameters
     ----------
-    auc
+    auc : Interval | None
         Within the group; None where it has fewer than five members or non-members.
-    true_positive_rate, false_positive_rate
+    true_positive_rate, false_positive_rate : Share | None
         At the threshold of all rows.
     """
 

@@ -36,21 +36,26 @@ class Evidence:
 
     Parameters
     ----------
-    confidence
+    confidence : Confidences
         (n,) φ of each row under the target.
-    labels
+    labels : NDArray[np.int32]
         (n,) the code of each row's class; zeros for a regression.
-    references
+    references : Confidences
         (m, n) φ of each row under each reference; may lie in a file (memmap).
-    inside
+    inside : Flags
         (m, n) whether the reference was trained with the row.
-    population
+    population : Confidences
         (k,) φ under the target of rows that were certainly not in its training data and are not in
-        question; with ``population_labels`` (k,) and ``population_references`` (m, k).
-    views
-        (n, c) the largest probabilities of each row under the target, sorted, with
-        ``reference_views`` (s, n, c) for the first s references.
-    extras
+        question.
+    population_labels : NDArray[np.int32]
+        (k,) the codes of their classes.
+    population_references : Confidences
+        (m, k) their φ under each reference.
+    views : Confidences
+        (n, c) the largest probabilities of each row under the target, sorted.
+    reference_views : Confidences
+        (s, n, c) the same under the first s references.
+    extras : dict[str, FloatArray], optional
         Further signals of the target by name, (n,) each, the larger the more likely a member (for
         instance minus a gradient's norm).
     """
@@ -131,7 +136,7 @@ class Signal:
 
     Parameters
     ----------
-    name, description, white_box
+    name, description, white_box : str, bool
         As of an :class:`Attack`.
     """
 

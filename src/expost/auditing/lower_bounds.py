@@ -44,13 +44,19 @@ class LowerBound(Displayed):
 
     Parameters
     ----------
-    method
+    epsilon : float
+        The lower bound; 0 if nothing is proved.
+    delta : float
+        The δ at which ε is bounded.
+    confidence : float
+        The probability, over models and attacks, with which the bound holds.
+    method : str
         The method in a few words.
-    detail
+    detail : str
         The counts that it is computed from.
-    most
+    most : float
         The largest bound that so many trials can reach.
-    assumption
+    assumption : str, default=""
         What is assumed in addition to the random draws; empty if nothing.
     """
 
@@ -74,7 +80,13 @@ class LowerBound(Displayed):
         return self.epsilon
 
     def to_json(self) -> dict[str, Any]:
-        """Every figure by name."""
+        """Return every figure by name.
+
+        Returns
+        -------
+        dict[str, Any]
+            The fields, and values that follow from them.
+        """
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
@@ -90,12 +102,12 @@ def epsilon_lower_bound(
 
     Parameters
     ----------
-    signals
+    signals : Any
         (m, n) the signal of each row under each of m independently trained models.
-    inside
+    inside : Any
         (m, n) whether the model was trained with the row. For every row the models with it must be
         a uniformly random subset (of fixed size, or by coins), drawn independently of all else.
-    gaussian
+    gaussian : bool, default=False
         The hypothesis is that training is μ-GDP (Dong et al. 2022), as Gaussian noise is:
         p̄ ≤ Φ(Φ⁻¹(q̄) + μ), and the result is the ε(δ) of the least μ.
 

@@ -81,20 +81,20 @@ def epsilon_lower_bound(
 
     Parameters
     ----------
-    scores
+    scores : Any
         (m,) the score of each canary.
-    truth
+    truth : Any
         (m,) whether the canary was in the training data.
-    coins
+    coins : bool
         Must be True: states that each canary was included by a fair coin of its own, and that the
         scores depend on the coins only through the model. Otherwise nothing follows: members and
         non-members may differ in kind.
-    gaussian
+    gaussian : bool, default=False
         The hypothesis is that training is μ-GDP; the result is the ε(δ) of the least μ.
-    chosen_from
+    chosen_from : int, default=1
         The number of attacks from which the scores were chosen by their success on these rows; the
         failure probability is divided by it.
-    random_state
+    random_state : int, default=0
         Breaks ties. The order of the rows, which may depend on the coins, does not.
 
     Notes

@@ -152,13 +152,13 @@ class References:
 
     Parameters
     ----------
-    confidence
+    confidence : Confidences
         (m, n) φ of every row in question; in a file past ``most_memory``.
-    inside
+    inside : Flags
         (m, n) whether the reference was trained with the row.
-    population
+    population : Confidences
         (m, k) φ of the population.
-    views
+    views : Confidences
         (s, n, c) the largest probabilities, of the first s references.
     """
 
@@ -216,30 +216,30 @@ def train_references(
 
     Parameters
     ----------
-    target
+    target : Target
         The target whose training is repeated.
-    X
+    X : Any
         The rows in question, those of members and of non-members.
-    y
+    y : Any
         Their labels.
-    models
+    models : int
         The number m ≥ 2 of references.
-    share
+    share : float, default=0.5
         The share of the rows in each reference; members/rows gives references of the target's size.
-    random_state
+    random_state : int, optional
         A seed; None draws one from the operating system.
-    workers
+    workers : int, optional
         Processes at a time, −1 for all processors; None for one, or that of
         ``joblib.parallel_config`` (threads, dask …).
-    checkpoint
+    checkpoint : str | Path, optional
         A folder for finished references: a second call resumes from there.
-    progress
+    progress : callable, optional
         Called with (finished, models).
-    population
+    population : tuple[Any, Any], optional
         (X, y) of rows that are in no training data.
-    shadows
+    shadows : int, default=SHADOWS
         References whose views are kept.
-    most_memory
+    most_memory : int, default=2 ** 30
         The largest number of bytes of φ in memory; more are kept in a temporary file.
 
     Returns

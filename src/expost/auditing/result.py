@@ -30,10 +30,10 @@ class Exposures:
 
     Parameters
     ----------
-    loss, expected
+    loss, expected : FloatArray
         (k,) in this model, and expected over releases; infinite where the model carries no
         noise.
-    distance
+    distance : FloatArray
         (k,) how far the row moves the parameters.
     """
 
@@ -75,31 +75,33 @@ class Audit(ScalarTable):
 
     Parameters
     ----------
-    description
+    description : str
         The model in one line.
-    truth
+    truth : Flags
         (n,) whether the model was trained with the row: members and non-members.
-    scores
+    scores : Mapping[str, FloatArray]
         (n,) of each attack by its name; the larger, the more likely a member.
-    figures
+    figures : Mapping[str, AttackFigures]
         How well each attack did on these rows, by its name.
-    row_auc
+    row_auc : RowAuc | None
         (n,) each row's own AUC over the references; None without references.
-    bounds
+    bounds : tuple[LowerBound, ...]
         What the attacks prove about ε, each with its confidence.
-    guarantee
-        Of the model; None where its noise law is not known.
-    exposures
+    guarantee : Guarantee | None
+        The guarantee of the model; None where its noise law is not known.
+    exposures : Exposures | None
         The certified privacy losses of the members; None if unknown.
-    disparity
+    disparity : tuple[Disparity, ...]
         The best attack by class and by group.
-    models
+    models : int
         How many references were trained.
-    skipped
+    confidence : float
+        The confidence of every interval and bound.
+    skipped : Mapping[str, str]
         Attacks that could not be run, and why.
-    ids
+    ids : tuple[Any, ...], optional
         A key for each row; None: rows are named by their index.
-    notices
+    notices : tuple[str, ...], default=()
         What a reader of the figures must know.
     """
 
@@ -129,7 +131,23 @@ class Audit(ScalarTable):
         return max(self.figures, key=lambda name: self.figures[name].auc.value)
 
     def roc(self, attack: str | None = None) -> Roc:
-        """Return the ROC curve of an attack, by default of the best one."""
+        """Return the ROC curve of an attack, by default of the best one.
+
+        Parameters
+        ----------
+        attack : str, optional
+            The name of the attack; None: the best one.
+
+        Returns
+        -------
+        Roc
+            The curve over all rows.
+
+        Raises
+        ------
+        InvalidInput
+            If no attack of this name was run.
+        """
         name = self.best if attack is None else attack
         _checks.one_of("attack", name, tuple(self.scores))
         return roc(self.scores[name], self.truth)
@@ -175,6 +193,16 @@ class Audit(ScalarTable):
 
         By ``row_auc`` if it is known, which like an expected exposure is not a figure of the one
         model; else by the best attack's score.
+
+        Parameters
+        ----------
+        count : int, default=10
+            The largest number of members to return.
+
+        Returns
+        -------
+        IntArray
+            Row numbers, the largest difference of ranks first; empty without exposures.
         """
         if self.exposures is None:
             return np.empty(0, dtype=np.int64)
@@ -198,14 +226,36 @@ class Audit(ScalarTable):
         return self.members[np.argsort(-self._vulnerability[self.truth], kind="stable")]
 
     def vulnerable(self, count: int = 10) -> IntArray:
-        """Return the ``count`` most vulnerable members."""
+        """Return the ``count`` most vulnerable members.
+
+        Parameters
+        ----------
+        count : int, default=10
+            The largest number of members to return.
+
+        Returns
+        -------
+        IntArray
+            Row numbers, the most vulnerable first.
+        """
         return self.ranking[: _checks.integer("count", count, least=1)]
 
     def __repr__(self) -> str:
         return f"Audit({len(self)} rows, {len(self.scores)} attacks, {self.description})"
 
     def key(self, row: int) -> Any:
-        """Return the id of a row, or its index; members come first if both kinds were given."""
+        """Return the id of a row, or its index; members come first if both kinds were given.
+
+        Parameters
+        ----------
+        row : int
+            The row's number, counted from 0.
+
+        Returns
+        -------
+        Any
+            The id, or ``row`` where rows have none.
+        """
         return row if self.ids is None else self.ids[row]
 
     # -- as data -------------------------------------------------------------------------------
@@ -231,7 +281,13 @@ class Audit(ScalarTable):
         return values
 
     def aggregate(self) -> dict[str, Any]:
-        """Return the figures without those of single rows. Needs review."""
+        """Return the figures without those of single rows. Needs review.
+
+        Returns
+        -------
+        dict[str, Any]
+            The figures of attacks, bounds and groups, by name.
+        """
         return {
             "format": "expost-audit/1",
             "audience": Audience.NEEDS_REVIEW.value,
@@ -255,7 +311,13 @@ class Audit(ScalarTable):
         }
 
     def scalars(self) -> dict[str, Any]:
-        """Return the number of rows, and the names of the attacks."""
+        """Return the number of rows, and the names of the attacks.
+
+        Returns
+        -------
+        dict[str, Any]
+            The scalars by name.
+        """
         return {"n": len(self.truth), "attacks": [*self.figures]}
 
     def to_json(self, path: str | Path | None = None) -> str | Path:

@@ -58,7 +58,17 @@ _BLOCK = 2**22
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """An estimate with an interval that misses it with probability 1 − ``confidence``."""
+    """An estimate with an interval that misses it with probability 1 − ``confidence``.
+
+    Parameters
+    ----------
+    value : float
+        The estimate.
+    low, high : float
+        The ends of the interval.
+    confidence : float, default=0.95
+        The probability with which the interval holds the true value.
+    """
 
     value: float
     low: float
@@ -76,7 +86,13 @@ class Interval:
         return interval_text(self.value, self.low, self.high, 3)
 
     def to_json(self) -> dict[str, float]:
-        """Every figure by name."""
+        """Return every figure by name.
+
+        Returns
+        -------
+        dict[str, float]
+            The fields by name.
+        """
         return {
             "value": self.value,
             "low": self.low,
@@ -91,6 +107,15 @@ class Roc(Displayed):
 
     Points between two others on a straight line are left out. Rows with equal scores make a
     straight segment, which random tie-breaking attains.
+
+    Parameters
+    ----------
+    fpr : FloatArray
+        (k,) false-positive rates, rising from 0 to 1.
+    tpr : FloatArray
+        (k,) the true-positive rate at each of them.
+    thresholds : FloatArray
+        (k,) the scores from which on a row counts as a member, falling.
     """
 
     fpr: FloatArray
@@ -105,7 +130,13 @@ class Roc(Displayed):
         return float(np.trapezoid(self.tpr, self.fpr))
 
     def to_json(self) -> dict[str, list[float]]:
-        """Return the points; the last threshold, −∞, is left out: JSON has no infinity."""
+        """Return the points; the last threshold, −∞, is left out: JSON has no infinity.
+
+        Returns
+        -------
+        dict[str, list[float]]
+            The three columns by name.
+        """
         return {
             "fpr": self.fpr.tolist(),
             "tpr": self.tpr.tolist(),
@@ -119,18 +150,22 @@ class AttackFigures(Displayed):
 
     Parameters
     ----------
-    auc
+    auc : Interval
         P(a member's score > a non-member's) + ½·P(they are equal).
-    accuracy
+    accuracy : Interval
         Balanced: (TPR + 1 − FPR)/2, ½ for random guessing.
-    advantage
+    advantage : Interval
         TPR − FPR = 2·accuracy − 1 (Yeom et al. 2018). Both are those of a threshold that was
         chosen on some of the rows and judged on the others, and so may fall below ½ and 0 by
         chance.
-    tpr_at_1_percent
+    tpr_at_1_percent : Interval
         TPR at 1 % FPR;.
-    tpr_at_01_percent
+    tpr_at_01_percent : Interval
         … at 0.1 % (Carlini et al. 2022).
+    members : int
+        The number of members.
+    non_members : int
+        The number of non-members.
     """
 
     auc: Interval
@@ -144,7 +179,13 @@ class AttackFigures(Displayed):
     audience = Audience.NEEDS_REVIEW
 
     def to_json(self) -> dict[str, Any]:
-        """Every figure by name."""
+        """Return every figure by name.
+
+        Returns
+        -------
+        dict[str, Any]
+            The intervals, each as a mapping, and the numbers of rows.
+        """
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {
             name: value.to_json() if isinstance(value, Interval) else value
@@ -164,13 +205,13 @@ def figures(
 
     Parameters
     ----------
-    scores
+    scores : Any
         (n,) the larger, the more likely a member.
-    truth
+    truth : Any
         (n,) whether the row is a member.
-    confidence
+    confidence : float, default=0.95
         The confidence of each interval.
-    random_state
+    random_state : int, default=0
         Selects the rows that choose the threshold of accuracy and advantage.
 
     Returns
@@ -413,9 +454,9 @@ class RowAuc:
 
     Parameters
     ----------
-    value
+    value : FloatArray
         (n,) NaN for a row that is in all references or in none.
-    error
+    error : FloatArray
         (n,) the standard error.
     """
 

@@ -165,9 +165,9 @@ class Labels:
 
     Parameters
     ----------
-    classes
+    classes : NDArray[Any] | None
         (K,) all labels of the game, sorted; None for a regression.
-    scale
+    scale : float, default=1.0
         Of a regression: s, the labels' standard deviation (module docstring).
     """
 

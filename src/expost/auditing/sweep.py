@@ -24,7 +24,15 @@ DEFAULT_EPSILONS = (0.1, 1.0, 10.0, 100.0, 1000.0)
 
 @dataclass(frozen=True, kw_only=True)
 class AuditSweep(Displayed):
-    """One audit for each ε, in rising order; see :func:`audit_sweep`."""
+    """One audit for each ε, in rising order; see :func:`audit_sweep`.
+
+    Parameters
+    ----------
+    epsilons : tuple[float, ...]
+        The values of ε, rising.
+    audits : tuple[Audit, ...]
+        The audit at each of them.
+    """
 
     epsilons: tuple[float, ...]
     audits: tuple[Audit, ...]
@@ -63,7 +71,13 @@ class AuditSweep(Displayed):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return every figure by ε, without those of single rows."""
+        """Return every figure by ε, without those of single rows.
+
+        Returns
+        -------
+        dict[str, Any]
+            The values of ε, and the figures at each of them.
+        """
         return {
             "format": "expost-audit-sweep/1",
             "audience": self.audience.value,
@@ -88,15 +102,15 @@ def audit_sweep(
 
     Parameters
     ----------
-    model
+    model : Any
         An unfitted expost estimator, or a Pipeline that ends in one.
-    X, y
+    X, y : Any
         The pool of rows and their labels.
-    epsilons
+    epsilons : Sequence[float], default=DEFAULT_EPSILONS
         The values of ε.
-    random_state
+    random_state : int, optional
         A seed; None: from the operating system.
-    **options
+    **options : Any
         As for :func:`expost.audit`.
 
     Returns

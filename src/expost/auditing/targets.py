@@ -89,10 +89,36 @@ class Target(Protocol):
         """The same without its model, if it can be trained: what workers receive."""
 
     def signals(self, X: Any, y: Any) -> Signals:
-        """Return what the attacker sees of these rows with these labels."""
+        """Return what the attacker sees of these rows with these labels.
+
+        Parameters
+        ----------
+        X, y : Any
+            The rows and their labels.
+
+        Returns
+        -------
+        Signals
+            The confidences of the model in the labels, and the white-box signals if it has any.
+        """
 
     def trained(self, X: Any, y: Any, seed: int, *, name: str = "a reference") -> "Target":
-        """Train a model like this one on these rows alone."""
+        """Train a model like this one on these rows alone.
+
+        Parameters
+        ----------
+        X, y : Any
+            The rows and their labels.
+        seed : int
+            The seed of every draw of the training.
+        name : str, default="a reference"
+            The model's name in error messages.
+
+        Returns
+        -------
+        Target
+            The new model as a target.
+        """
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,7 +127,7 @@ class EstimatorTarget:
 
     Parameters
     ----------
-    prototype
+    prototype : Any
         What is cloned and fitted; None if it cannot be cloned.
     """
 
@@ -320,13 +346,13 @@ def target_of(
 
     Parameters
     ----------
-    model
+    model : Any
         What is attacked, or what trains it.
-    y
+    y : Any
         All labels of the game, with those of the population.
-    train
+    train : callable, optional
         For a model that is a function or has no ``fit``: how others like it are trained.
-    regression
+    regression : bool, optional
         Whether labels are numbers to be predicted; None: decided by the estimator, and False for a
         function.
 

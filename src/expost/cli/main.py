@@ -43,7 +43,10 @@ def program() -> None:
 def main(after: Any = None) -> None:
     """Run the program; a user error is one sentence and exit code 2, never a traceback.
 
-    ``after``  how signals are handled afterwards (default: as before).
+    Parameters
+    ----------
+    after : Any, optional
+        How signals are handled afterwards (default: as before).
     """
     # Closed by the caller: the next file to be opened would get its descriptor, and with it the
     # output of libraries.

@@ -43,7 +43,10 @@ def handle_signals(after: Any = None) -> Iterator[None]:
     A query or an import may replace the exception, and a destructor drops it: the signal is
     recorded, and a dropped one is sent again. Handlers other than the default ones are kept.
 
-    ``after``  how the signals are handled from then on (default: as before).
+    Parameters
+    ----------
+    after : Any, optional
+        How the signals are handled from then on (default: as before).
     """
     global _received
     _received = None

@@ -29,9 +29,13 @@ __all__ = ["progress"]
 def progress(phases: int, *, quiet: bool, log: bool) -> AbstractContextManager[Progress]:
     """Return the listener of a job with this number of phases.
 
-    ``quiet``  no bar, not even in a terminal.
-    ``log``    JSON lines in place of the bar, also if quiet. A user error is then the last line,
-               and ends the program.
+    Parameters
+    ----------
+    quiet : bool
+        No bar, not even in a terminal.
+    log : bool
+        JSON lines in place of the bar, also if quiet. A user error is then the last line, and ends
+        the program.
     """
     if log:
         return _logged(phases)

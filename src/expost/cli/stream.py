@@ -11,7 +11,10 @@ __all__ = ["Stream"]
 class Stream:
     """A text stream whose reader may close it: later output is dropped without an error.
 
-    ``fault``  the error if the stream could not be written for another reason, or None.
+    Attributes
+    ----------
+    fault : OSError | None
+        The error if the stream could not be written for another reason, or None.
     """
 
     def __init__(self, stream: TextIO | None) -> None:

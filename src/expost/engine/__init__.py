@@ -27,13 +27,31 @@ class Progress(Protocol):
     """
 
     def phase(self, name: str) -> None:
-        """Start the phase ``name``."""
+        """Start the phase ``name``.
+
+        Parameters
+        ----------
+        name : str
+            The name of the phase, as displayed.
+        """
 
     def rows(self, total: int) -> None:
-        """Start a pass over ``total`` rows within the phase."""
+        """Start a pass over ``total`` rows within the phase.
+
+        Parameters
+        ----------
+        total : int
+            The number of rows of the pass.
+        """
 
     def advance(self, rows: int) -> None:
-        """Count ``rows`` more rows of the pass as done."""
+        """Count ``rows`` more rows of the pass as done.
+
+        Parameters
+        ----------
+        rows : int
+            The number of rows done since the last call.
+        """
 
 
 class _Silent:

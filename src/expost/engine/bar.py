@@ -34,7 +34,10 @@ _UNITS = ("", "k ", "M ", "G ", "T ")
 def progress_display(progress: bool | Progress, phases: int) -> AbstractContextManager[Progress]:
     """Return the receiver of the progress of a job of ``phases``, started from Python.
 
-    ``progress``  True displays it on stderr; a :class:`Progress` receives it itself.
+    Parameters
+    ----------
+    progress : bool | Progress
+        True displays it on stderr; a :class:`Progress` receives it itself.
     """
     if not isinstance(progress, bool):
         return nullcontext(progress)

@@ -35,7 +35,20 @@ class Engine(Protocol):
         """The number of tasks that run at the same time."""
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yield task(item) for each item, in order."""
+        """Yield task(item) for each item, in order.
+
+        Parameters
+        ----------
+        task : callable
+            A function of one item. A Dask engine sends it to its workers.
+        items : Iterable[Item]
+            The items, such as blocks of rows.
+
+        Returns
+        -------
+        Iterator[Result]
+            The result for the next item.
+        """
 
 
 def engine_of(name: Any = "local") -> "AbstractContextManager[Engine]":
@@ -43,7 +56,7 @@ def engine_of(name: Any = "local") -> "AbstractContextManager[Engine]":
 
     Parameters
     ----------
-    name
+    name : Any, default="local"
         One of:
 
         "local"             threads, one per core; "local:3": three.
@@ -51,6 +64,11 @@ def engine_of(name: Any = "local") -> "AbstractContextManager[Engine]":
         "dask://host:port"  the scheduler of a running Dask cluster; "dask+tls://host:port" if it
                             uses TLS (Dask's own configuration names the certificates).
         a Dask client       the cluster that it is connected to; it is left open.
+
+    Returns
+    -------
+    AbstractContextManager[Engine]
+        The engine. Its threads or its own cluster end with the context.
 
     Raises
     ------
@@ -97,6 +115,11 @@ class LocalEngine:
 
     Reading and BLAS both release the interpreter's lock. The number of BLAS threads belongs to the
     process and is limited while a map runs.
+
+    Parameters
+    ----------
+    workers : int, optional
+        The number of threads; None: one for each core.
     """
 
     def __init__(self, workers: int | None = None) -> None:

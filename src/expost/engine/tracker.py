@@ -23,12 +23,20 @@ _REPORTING = 1.0
 class JobStatus:
     """The status of a job.
 
-    ``number``, ``phases``  the number of the phase, counted from 1, and of all phases.
-    ``pass_number``         the pass within the phase, counted from 1; 0 between passes.
-    ``done``, ``total``     rows of the pass.
-    ``seconds``             since the start of the pass.
-    ``speed``               smoothed rows per second of the pass; None while unknown.
-    ``left``                seconds to the end of the pass; None while unknown.
+    Parameters
+    ----------
+    number, phases : int
+        The number of the phase, counted from 1, and of all phases.
+    pass_number : int, default=0
+        The pass within the phase, counted from 1; 0 between passes.
+    done, total : int, default=0
+        Rows of the pass.
+    seconds : float, default=0.0
+        Seconds since the start of the pass.
+    speed : float, optional
+        Smoothed rows per second of the pass; None while unknown.
+    left : float, optional
+        Seconds to the end of the pass; None while unknown.
     """
 
     phase: str
@@ -103,9 +111,14 @@ def _ignore(status: JobStatus) -> None:
 class Tracker:
     """A :class:`~expost.engine.Progress` that keeps the status of the job.
 
-    ``phases``    the expected number of phases; it is raised if there are more.
-    ``on_phase``  is called when a phase starts.
-    ``on_rows``   is called during a pass, at most once per second, and at its end.
+    Parameters
+    ----------
+    phases : int
+        The expected number of phases; it is raised if there are more.
+    on_phase : callable, optional
+        Called when a phase starts.
+    on_rows : callable, optional
+        Called during a pass, at most once per second, and at its end.
     """
 
     def __init__(

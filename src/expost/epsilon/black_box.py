@@ -74,15 +74,15 @@ class BlackBox:
 
     Parameters
     ----------
-    sampler
+    sampler : Trainer
         ``sampler(X, y, epsilon, size, rng)`` trains ``size`` models, independently and with all of
         their randomness from ``rng``, and returns (size, d): what an attacker sees of each.
-    draws
+    draws : int, default=1000
         N, the reference models of each data set. An ε costs (n + 1)·N + ``models`` of them, n the
         rows whose losses are estimated.
-    neighbours
+    neighbours : int, optional
         k, the references around a model that are counted; N^(2/3) if None.
-    rows
+    rows : Sequence[int], optional
         The positions of the rows whose losses are estimated; all if None.
     """
 
@@ -111,7 +111,25 @@ class BlackBox:
         return round(self.draws ** (2 / 3)) if self.neighbours is None else self.neighbours
 
     def on(self, X: Any, y: Any) -> "BlackBoxOnRows":
-        """Return the mechanism on these rows: arrays or frames, passed to ``sampler`` unchanged."""
+        """Return the mechanism on these rows: arrays or frames, passed to ``sampler`` unchanged.
+
+        Parameters
+        ----------
+        X, y : Any
+            The training rows and their labels.
+
+        Returns
+        -------
+        BlackBoxOnRows
+            The mechanism, which ``choose_epsilon`` samples.
+
+        Raises
+        ------
+        InvalidInput
+            If ``X`` and ``y`` differ in length, or have too few rows.
+        InvalidInput
+            If ``X`` has fewer than two rows, or ``y`` another number of entries.
+        """
         table, labels = _rows_of(X), None if y is None else _rows_of(y)
         total = len(table)
         if not total >= 2:
@@ -245,8 +263,12 @@ class _Whitened:
 class _Balls:
     """Two balls around each of m models, and the references in them.
 
-    ``home, away``      (m, N) distances of the references from D and from D₋ᵢ.
-    ``inner, outer``    (m, 1) the radii that take in k and 2k of them.
+    Parameters
+    ----------
+    home, away : FloatArray
+        (m, N) distances of the references from D and from D₋ᵢ.
+    inner, outer : FloatArray
+        (m, 1) the radii that take in k and 2k of them.
     """
 
     home: FloatArray

@@ -37,31 +37,31 @@ class EpsilonChoice(ScalarTable):
 
     Parameters
     ----------
-    recommendation
-        The verdict, the ε and what it follows from.
-    limit
-        The posterior that no row may pass.
-    utility
-        Held-out log loss, AUC and accuracy (R²) of released models, or None.
-    sweep
+    sweep : Sweep
         All rows' losses over ε (:mod:`expost.epsilon.sweep`, :mod:`.sampled`): the transition of
         LeBlond et al. (2023), which explains and does not decide.
-    plan
+    limit : PosteriorLimit
+        The posterior that no row may pass.
+    utility : Utility | None
+        Held-out log loss, AUC and accuracy (R²) of released models, or None.
+    recommendation : Recommendation
+        The verdict, the ε and what it follows from.
+    description : str
+        What would be released, in one line.
+    read_from_data : tuple[str, ...], default=()
+        The constants of the model that were read from the data, as the choice was.
+    notices : tuple[str, ...], default=()
+        What else the reader must know, a sentence each.
+    plan : Plan, optional
         How a model would be released at each ε; None of a black box.
-    alternatives
+    alternatives : tuple[FrontierCurve, ...], default=()
         The other mechanisms and noises that take the loss, each over a few ε; empty where the
         utility was not measured. A curve without an ε is of a mechanism that refused.
-    is_public
+    is_public : bool, default=False
         Whether posteriors are bounded by public constants, and not by the sweep.
-    description
-        What would be released, in one line.
-    read_from_data
-        The constants of the model that were read from the data, as the choice was.
-    notices
-        What else the reader must know, a sentence each.
-    ids
+    ids : tuple[Any, ...], optional
         The rows' keys, or None: rows are then counted from 0.
-    parts
+    parts : Mapping[int, Part], optional
         Of rows that are read in blocks: the parts of the table with each row's figures; None where
         rows are in memory.
 
@@ -152,7 +152,18 @@ class EpsilonChoice(ScalarTable):
         return self.posterior_at(self.epsilons)
 
     def posterior_at(self, epsilons: FloatArray) -> FloatArray:
-        """Bound the posterior of the most exposed row at the quantile, for each of ``epsilons``."""
+        """Bound the posterior of the most exposed row at the quantile, for each of ``epsilons``.
+
+        Parameters
+        ----------
+        epsilons : FloatArray
+            (k,) values of ε > 0.
+
+        Returns
+        -------
+        FloatArray
+            (k,) the bounds.
+        """
         if self.plan is None or not self.is_public:
             return self.sweep.posterior(epsilons)
         each = (self.plan(float(epsilon)) for epsilon in epsilons)
@@ -237,7 +248,18 @@ class EpsilonChoice(ScalarTable):
         )
 
     def noise_ratios(self, epsilons: FloatArray) -> FloatArray | None:
-        """Return (k,) the noise ratio at each of ``epsilons`` (:mod:`expost.forecast`), or None."""
+        """Return (k,) the noise ratio at each of ``epsilons`` (:mod:`expost.forecast`), or None.
+
+        Parameters
+        ----------
+        epsilons : FloatArray
+            (k,) values of ε > 0.
+
+        Returns
+        -------
+        FloatArray | None
+            (k,) the ratios; None of a black box.
+        """
         if self.plan is None:
             return None
         return np.array([self.plan(float(e)).forecast.noise_ratio for e in epsilons])
@@ -248,7 +270,13 @@ class EpsilonChoice(ScalarTable):
         return {"row": np.arange(self.sweep.rows), **keys, **self.sweep.row_columns()}
 
     def scalars(self) -> dict[str, Any]:
-        """Return the number of rows; the recommended ε was read from them, and is not public."""
+        """Return the number of rows; the recommended ε was read from them, and is not public.
+
+        Returns
+        -------
+        dict[str, Any]
+            The scalars by name.
+        """
         return {"n": self.sweep.rows}
 
     def to_json(self, path: str | Path | None = None) -> str | Path:
@@ -312,9 +340,14 @@ def _utility_fields(utility: Utility) -> dict[str, Any]:
 class Posteriors:
     """Bounds on posteriors at one ε, at the limit's quantile over releases.
 
-    ``row``        of one row that is fixed before the noise is drawn.
-    ``all_rows``   the largest of all rows of one release.
-    ``certainty``  max(posterior, 1 − posterior) of one row.
+    Parameters
+    ----------
+    row : float
+        The posterior of one row that is fixed before the noise is drawn.
+    all_rows : float
+        The largest of all rows of one release.
+    certainty : float
+        max(posterior, 1 − posterior) of one row.
     """
 
     epsilon: float

@@ -66,11 +66,18 @@ _APART = 0.5, 2.0
 class Question:
     """The options of :func:`choose_epsilon` that do not concern the data, checked.
 
-    ``limit``     the posterior that no row may pass.
-    ``share``     of the best reachable gain that is enough.
-    ``measure``   by which models are judged; None: log loss, R² or AUC, the first that applies.
-    ``epsilons``  the values to try; none: a grid.
-    ``past``      the share of rows that are in their second regime at ``high``.
+    Parameters
+    ----------
+    limit : PosteriorLimit
+        The posterior that no row may pass.
+    share : float
+        The share of the best reachable gain that is enough.
+    measure : str | None
+        The measure of models; None: log loss, R² or AUC, the first that applies.
+    epsilons : tuple[float, ...]
+        The values to try; none: a grid.
+    past : float
+        The share of rows that are in their second regime at ``high``.
     """
 
     limit: PosteriorLimit
@@ -255,8 +262,11 @@ def choose_for(
 ) -> EpsilonChoice:
     """Return the choice of ε for prepared rows of any source; spends nothing.
 
-    ``store``  of rows that are read: where a part with the figures of each row is written for every
-               item of the table. Finished parts are not computed again.
+    Parameters
+    ----------
+    store : PartStore, optional
+        Of rows that are read: where a part with the figures of each row is written for every item
+        of the table. Finished parts are not computed again.
     """
     if prepared.encoding is not None and prepared.encoding.histograms is not None:
         raise InvalidInput(
@@ -313,7 +323,10 @@ def choose_for(
 class _Followed:
     """The transition of prepared rows (LeBlond 4.4 and 5.4), at the Λ and the loss of one ε.
 
-    ``store``  of rows that are read: where the figures of each row are written.
+    Parameters
+    ----------
+    store : PartStore | None
+        Of rows that are read: where the figures of each row are written.
     """
 
     prepared: Prepared

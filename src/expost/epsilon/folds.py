@@ -30,9 +30,14 @@ class HeldOutRows:
     Folds are stratified: the numbers of rows of two folds, and those of each class, differ by at
     most one.
 
-    ``rows``   (m,) rows.
-    ``fold``   (m,) the fold of each row, counted from 0.
-    ``order``  (m,) random numbers by which a part of the rows is chosen.
+    Parameters
+    ----------
+    rows : HeldRows
+        (m,) rows.
+    fold : IntArray
+        (m,) the fold of each row, counted from 0.
+    order : NDArray[np.uint64]
+        (m,) random numbers by which a part of the rows is chosen.
     """
 
     rows: HeldRows

@@ -29,10 +29,16 @@ _RELEASES = 2
 class FrontierCurve:
     """One mechanism over ε.
 
-    ``name``       the mechanism and its noise.
-    ``epsilons``   (k,) ascending.
-    ``score``      (k,) the mean of the leading measure over releases, on held-out rows.
-    ``posterior``  (k,) the bound on the posterior of a row at the limit's quantile.
+    Parameters
+    ----------
+    name : str
+        The mechanism and its noise.
+    epsilons : FloatArray
+        (k,) ascending.
+    score : FloatArray
+        (k,) the mean of the leading measure over releases, on held-out rows.
+    posterior : FloatArray
+        (k,) the bound on the posterior of a row at the limit's quantile.
     """
 
     name: str
@@ -46,7 +52,10 @@ def compare_mechanisms(
 ) -> Iterator[FrontierCurve]:
     """Yield the curve of each of ``plans``; it is empty where a mechanism refuses every ε.
 
-    ``epsilons``  the values that were given; none: a grid. Of many, four are used.
+    Parameters
+    ----------
+    epsilons : tuple[float, ...]
+        The values that were given; none: a grid. Of many, four are used.
     """
     values = _spread(epsilons or _COMPARED)
     for name, plan in plans.items():

@@ -33,8 +33,12 @@ __all__ = ["Gradients", "RowGradients"]
 class RowGradients:
     """The gradients of some rows at one θ.
 
-    ``slope``     (m,) or (m, q) the slopes;  ``X`` the rows.
-    ``distance``  (m,) ∥∇ℓ∥.
+    Parameters
+    ----------
+    slope : FloatArray
+        (m,) or (m, q) the slopes;  ``X`` the rows.
+    distance : FloatArray
+        (m,) ∥∇ℓ∥.
     """
 
     slope: FloatArray

@@ -38,9 +38,14 @@ _HALVINGS = 15
 class PosteriorLimit:
     """The posterior that no row may exceed in a share ``quantile`` of the releases.
 
-    ``max_posterior``  the largest posterior that is allowed.
-    ``prior``          the attacker's probability of presence before the release.
-    ``quantile``       the share of the releases in which it holds.
+    Parameters
+    ----------
+    max_posterior : float, default=0.75
+        The largest posterior that is allowed.
+    prior : float, default=0.5
+        The attacker's probability of presence before the release.
+    quantile : float, default=0.95
+        The share of the releases in which it holds.
     """
 
     max_posterior: float = 0.75

@@ -78,13 +78,19 @@ _FAILURE = 1e-3
 class RankedProfiles:
     """Means over models of the exposure at each rank, for every ε.
 
-    ``ranks``       (r,) counted from 1, the least exposed; all of 1 … n unless sketched.
-    ``mean``        (k, r) the mean over models.
-    ``error``       (k, r) its standard error.
-    ``resolution``  the relative error of each exposure before it is averaged: of rounding, or of
-                    the sketch.
-    ``rank_error``  the share of the rows by which a rank may be off, where only a sample of them
-                    was ranked; 0 otherwise.
+    Parameters
+    ----------
+    ranks : IntArray
+        (r,) counted from 1, the least exposed; all of 1 … n unless sketched.
+    mean : FloatArray
+        (k, r) the mean over models.
+    error : FloatArray
+        (k, r) its standard error.
+    resolution : float
+        The relative error of each exposure before it is averaged: of rounding, or of the sketch.
+    rank_error : float, default=0.0
+        The share of the rows by which a rank may be off, where only a sample of them was ranked; 0
+        otherwise.
     """
 
     ranks: IntArray
@@ -108,7 +114,10 @@ class RankedRows:
     ) -> "RankedRows":
         """Return all rows, or a random sample of very many: one pass.
 
-        ``losses``  a function of a block that returns its rows' ``shifts`` and ``distance``.
+        Parameters
+        ----------
+        losses : callable
+            A function of a block that returns its rows' ``shifts`` and ``distance``.
         """
         n = objective.count
         size = min(n, SAMPLED_ROWS, max(1, _ENTRIES // objective.columns))
@@ -142,7 +151,10 @@ def rank_error(sampled: int, profiles: int) -> float:
 class _SampledRows:
     """Return the shifts (s, d) and distances (s,) of those rows of a block that were drawn.
 
-    ``seed``  by which every worker draws the same rows: their indices are not sent.
+    Parameters
+    ----------
+    seed : np.random.SeedSequence
+        The seed by which every worker draws the same rows: their indices are not sent.
     """
 
     losses: Callable[[RowBlock], Any]
@@ -181,8 +193,12 @@ def rank_averages(
 ) -> RankedProfiles:
     """Average the sorted exposures over the models A + ρ·b, for each resolution ρ.
 
-    ``noise``    at unit resolution, and ``draws`` (models, d) of it.
-    ``workers``  threads, as many as there are cores if None; the result does not depend on it.
+    Parameters
+    ----------
+    noise : Noise
+        At unit resolution, and ``draws`` (models, d) of it.
+    workers : int, optional
+        Threads, as many as there are cores if None; the result does not depend on it.
     """
     sweep = _Sweep(
         shifts=shifts, distance=distance, noise=noise, resolutions=resolutions, draws=draws

@@ -54,16 +54,26 @@ class Verdict(Enum):
 class Recommendation:
     """A verdict, its ε and what it follows from.
 
-    ``epsilon``         the ε to use; None for "none" and "useless".
-    ``ceiling``         the largest ε that keeps the limit.
-    ``enough``          the smallest ε tried that is enough, or would be; None if none is.
-    ``better``          of "none": the smallest ε from which on all that were tried beat the base
-                        rate; None if none does.
-    ``share``           of the best reachable gain at ``epsilon`` (of "none", at the ceiling).
-    ``required_share``  of the best reachable gain that is enough.
-    ``rows_needed``     rows of the same population with which the ceiling would be enough (of
-                        "none": better than the base rate), about; None where it is not known.
-    ``columns_needed``  coefficients with which the ceiling would beat the base rate, about.
+    Parameters
+    ----------
+    epsilon : float | None
+        The ε to use; None for "none" and "useless".
+    ceiling : float
+        The largest ε that keeps the limit.
+    enough : float, optional
+        The smallest ε tried that is enough, or would be; None if none is.
+    better : float, optional
+        Of "none": the smallest ε from which on all that were tried beat the base rate; None if none
+        does.
+    share : float, optional
+        The share of the best reachable gain at ``epsilon`` (of "none", at the ceiling).
+    required_share : float, optional
+        The share of the best reachable gain that is enough.
+    rows_needed : int, optional
+        Rows of the same population with which the ceiling would be enough (of "none": better than
+        the base rate), about; None where it is not known.
+    columns_needed : int, optional
+        Coefficients with which the ceiling would beat the base rate, about.
     """
 
     verdict: Verdict
@@ -80,8 +90,11 @@ class Recommendation:
 def search(trials: Trials, ceiling: float, share: float, epsilons: tuple[float, ...]) -> Utility:
     """Try the values of ε that the verdict needs, and return their scores.
 
-    ``epsilons``  the values to try in addition to the ceiling; none: a grid, refined around the
-                  first value that is enough.
+    Parameters
+    ----------
+    epsilons : tuple[float, ...]
+        The values to try in addition to the ceiling; none: a grid, refined around the first value
+        that is enough.
     """
     wanted = sorted({*(epsilons or GRID), *([ceiling] if ceiling > 0 else [])}, reverse=True)
     trials.score(*wanted)

@@ -64,15 +64,15 @@ class EstimatedLosses(Displayed):
 
     Parameters
     ----------
-    loss
+    loss : FloatArray
         (m, n) ℓ̂.
-    noise
+    noise : FloatArray
         (m, n) the standard deviation of the error of each; 0 where it is exact, ∞ where the loss is
         not resolved: it is then at least as large as ``loss``, in its sign.
-    correction
+    correction : FloatArray
         (m, n) the part of ``loss`` that corrects a bias; the remaining bias is assumed to be as
         large.
-    shared
+    shared : FloatArray
         (n,) the standard deviation of the mean of the errors over the models: what more models do
         not average away.
     """
@@ -104,12 +104,34 @@ class EstimatedLosses(Displayed):
 
     @classmethod
     def exact(cls, loss: FloatArray) -> "EstimatedLosses":
-        """Return losses (m, n) without error; an infinite loss proves the presence of the row."""
+        """Return losses (m, n) without error; an infinite loss proves the presence of the row.
+
+        Parameters
+        ----------
+        loss : FloatArray
+            (m, n) the losses of n rows under m models.
+
+        Returns
+        -------
+        EstimatedLosses
+            The losses, with errors of 0.
+        """
         nothing = np.broadcast_to(0.0, loss.shape)
         return cls(loss=loss, noise=nothing, correction=nothing, shared=np.zeros(loss.shape[1:]))
 
     def columns(self, rows: slice) -> "EstimatedLosses":
-        """Return the losses of some rows."""
+        """Return the losses of some rows.
+
+        Parameters
+        ----------
+        rows : slice
+            The rows to take.
+
+        Returns
+        -------
+        EstimatedLosses
+            The losses of these rows under all models.
+        """
         return EstimatedLosses(
             loss=self.loss[:, rows],
             noise=self.noise[:, rows],
@@ -122,13 +144,20 @@ class EstimatedLosses(Displayed):
 class RowFigures:
     """Figures of each row from the models drawn at one ε; each (n,).
 
-    ``expected_loss``       E[ℓ].
-    ``exposure``            E∣ℓ∣, which noise makes larger; ``exposure_error`` its standard error, ∞
-                            where a loss was not resolved: the mean is then a lower end.
-    ``one_sidedness``       E[ℓ]/E∣ℓ∣ with the noise taken out of E∣ℓ∣: rather too large than too
-                            small; NaN where the exposure is within the noise.
-    ``one_sidedness_low``   its lower limit; ``one_sidedness_high`` its upper one, NaN like it.
-    ``posterior_high``      the upper limit of the posterior at the quantile.
+    Parameters
+    ----------
+    expected_loss : FloatArray
+        E[ℓ].
+    exposure : FloatArray
+        E∣ℓ∣, which noise makes larger; ``exposure_error`` its standard error, ∞ where a loss was
+        not resolved: the mean is then a lower end.
+    one_sidedness : FloatArray
+        E[ℓ]/E∣ℓ∣ with the noise taken out of E∣ℓ∣: rather too large than too small; NaN where the
+        exposure is within the noise.
+    one_sidedness_low : FloatArray
+        Its lower limit; ``one_sidedness_high`` its upper one, NaN like it.
+    posterior_high : FloatArray
+        The upper limit of the posterior at the quantile.
     """
 
     expected_loss: FloatArray
@@ -172,7 +201,10 @@ def _one_sidedness(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return E[ℓ]/E∣ℓ∣, its lower and its upper limit; see the module for the effect of noise.
 
-    ``signed``  (m, n) terms whose mean is E[ℓ].
+    Parameters
+    ----------
+    signed : FloatArray
+        (m, n) terms whose mean is E[ℓ].
     """
     loss = np.clip(losses.loss, -_HUGE, _HUGE)
     size = np.abs(loss)

@@ -54,7 +54,22 @@ class SampledMechanism(Protocol):
         """The release in one line, without values of rows."""
 
     def sample(self, epsilon: float, size: int, rng: np.random.Generator) -> FloatArray:
-        """Return ``size`` models θ ~ p(· ∣ D), one per row."""
+        """Return ``size`` models θ ~ p(· ∣ D), one per row.
+
+        Parameters
+        ----------
+        epsilon : float
+            The ε of the releases.
+        size : int
+            The number of models.
+        rng : np.random.Generator
+            The generator of every draw.
+
+        Returns
+        -------
+        FloatArray
+            (size, …) the models.
+        """
 
     def losses(
         self, epsilon: float, models: FloatArray, seed: np.random.SeedSequence
@@ -62,6 +77,20 @@ class SampledMechanism(Protocol):
         """Return log p(θ ∣ D) − log p(θ ∣ D₋ᵢ), (size, n): exact as an array, or estimated.
 
         ``seed`` is for what the estimate draws itself; it is the same for every ε.
+
+        Parameters
+        ----------
+        epsilon : float
+            The ε of the releases.
+        models : FloatArray
+            (size, …) models that :meth:`sample` returned for this ε.
+        seed : np.random.SeedSequence
+            The seed of draws that the estimate makes itself, the same for every ε.
+
+        Returns
+        -------
+        FloatArray | EstimatedLosses
+            (size, n) the losses in nats.
         """
 
 
@@ -77,15 +106,22 @@ class _Crossing(NamedTuple):
 class SampledSweep:
     """The sweep of a sampled mechanism.
 
-    ``epsilons``  (k,) ascending; where none are given, ``DEFAULT_EPSILONS``.
-    ``share``     of the rows that must have reached the second regime at ``high``.
-    ``models``    drawn at each ε.
-    ``limit``     the posterior that no row may pass.
-    ``halvings``  of the step between two values of ε in which a crossing lies.
-
     Limits are one-sided at 95 % (:mod:`~expost.epsilon.row_figures`). ``low`` is NaN where no row's
     exposure stands out of the noise of its estimate, ``low`` and ``high`` where the grid does not
     hold them; ``remarks`` state which.
+
+    Parameters
+    ----------
+    epsilons : FloatArray
+        (k,) ascending; where none are given, ``DEFAULT_EPSILONS``.
+    share : float
+        The share of the rows that must have reached the second regime at ``high``.
+    models : int
+        The number of models drawn at each ε.
+    limit : PosteriorLimit
+        The posterior that no row may pass.
+    halvings : int, default=4
+        How often the step between two values of ε is halved, if a crossing lies in it.
     """
 
     mechanism: SampledMechanism

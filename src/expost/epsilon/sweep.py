@@ -67,10 +67,14 @@ class Pair(NamedTuple):
 class Distances:
     """Order statistics of how far each of n rows moves the minimiser.
 
-    ``distance``      of the distances themselves.
-    ``lower, upper``  of the two ends of each distance's certified interval, at least 0.
-
     Ranks of rows count from 1, the farthest.
+
+    Parameters
+    ----------
+    distance : OrderStatistics
+        The order statistics of the distances themselves.
+    lower, upper : OrderStatistics
+        Those of the two ends of each distance's certified interval, at least 0.
     """
 
     distance: OrderStatistics
@@ -86,7 +90,10 @@ class Distances:
     ) -> "Distances":
         """Return the statistics of distances that are known to ``error``.
 
-        ``statistics``  exact where the rows are held, or the counts of a histogram.
+        Parameters
+        ----------
+        statistics : callable, default=Sorted
+            Exact where the rows are held, or the counts of a histogram.
         """
         # An error that is not a number proves nothing.
         error = np.where(np.isnan(error), np.inf, error)
@@ -140,8 +147,11 @@ def distance_columns(
 ) -> dict[str, FloatArray]:
     """Return every figure of rows whose distances are known to ``error``, by name.
 
-    ``leaves``  the separation at which a row leaves its first plateau. Under norm-Laplace noise the
-                ε of that is ∝ 1/distance (LeBlond Fig. 7).
+    Parameters
+    ----------
+    leaves : float
+        The separation at which a row leaves its first plateau. Under norm-Laplace noise the ε of
+        that is ∝ 1/distance (LeBlond Fig. 7).
     """
     return {
         "critical_epsilon": mechanism.epsilon_at(leaves, distance + error),
@@ -154,18 +164,30 @@ def distance_columns(
 class LawSweep:
     """The sweep of a mechanism whose loss has a law that depends on a row's distance.
 
-    ``mechanism``    its public constants; its own ε is not used.
-    ``distances``    how far the rows are from the base, or how long their gradients are.
-    ``most``         a bound on every distance; None: their certified upper ends.
-    ``limit``        the posterior that no row may pass.
-    ``tolerance``    how far off its plateau a row still counts as on it.
-    ``share``        of the rows that must have reached the second regime at ``high``.
-    ``models``       drawn for ``ranked``, from ``seed``, the only figure that is sampled.
-    ``ranked_rows``  returns the shifts of all rows, or of a sample that it draws from a seed.
-    ``held``         (distance, error) of rows in memory; those of rows that are read are in their
-                     parts.
-    ``notices``      what a reader must know of the law, a sentence each.
-    ``epsilons``     (k,) ascending; where none are given, 25 around the transition.
+    Parameters
+    ----------
+    mechanism : ClosedForm
+        Its public constants; its own ε is not used.
+    distances : Distances
+        How far the rows are from the base, or how long their gradients are.
+    limit : PosteriorLimit
+        The posterior that no row may pass.
+    tolerance : float
+        How far off its plateau a row still counts as on it.
+    share : float
+        The share of the rows that must have reached the second regime at ``high``.
+    models : int
+        The number drawn for ``ranked``, from ``seed``: the only figure that is sampled.
+    ranked_rows : callable
+        Returns the shifts of all rows, or of a sample that it draws from a seed.
+    held : tuple[FloatArray, FloatArray], optional
+        (distance, error) of rows in memory; those of rows that are read are in their parts.
+    most : float, optional
+        A bound on every distance; None: their certified upper ends.
+    notices : tuple[str, ...], default=()
+        What a reader must know of the law, a sentence each.
+    epsilons : FloatArray, optional
+        (k,) ascending; where none are given, 25 around the transition.
     """
 
     mechanism: ClosedForm

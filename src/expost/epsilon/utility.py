@@ -61,17 +61,26 @@ _NEAR = 1e-3
 class Curve:
     """One measure over ε.
 
-    ``mean``        (k,) over folds and releases.
-    ``low, high``   (k,) nine of ten releases score between them: what a single release may get.
-    ``error``       (k,) the standard error of the mean.
-    ``base_rate``   what a model that knows nothing but the labels gets on the same folds.
-    ``best``        what the best reachable model gets: not released, not private.
-    ``gain``        (k,) by how much the mean is better than the base rate; ``gain_error`` its
-                    standard error, ``least_gain`` (k,) that of the worst release, folds being
-                    equal.
-    ``gap``         (k,) by how much the best reachable model is better; ``gap_error`` alike.
-    ``best_gain``   by how much the best reachable model is better than the base rate;
-                    ``best_error`` its standard error.
+    Parameters
+    ----------
+    mean : FloatArray
+        (k,) over folds and releases.
+    low, high : FloatArray
+        (k,) nine of ten releases score between them: what a single release may get.
+    error : FloatArray
+        (k,) the standard error of the mean.
+    base_rate : float
+        What a model that knows nothing but the labels gets on the same folds.
+    best : float
+        What the best reachable model gets: not released, not private.
+    gain : FloatArray
+        (k,) by how much the mean is better than the base rate; ``gain_error`` its standard error,
+        ``least_gain`` (k,) that of the worst release, folds being equal.
+    gap : FloatArray
+        (k,) by how much the best reachable model is better; ``gap_error`` alike.
+    best_gain : float
+        By how much the best reachable model is better than the base rate; ``best_error`` its
+        standard error.
     """
 
     mean: FloatArray
@@ -100,11 +109,17 @@ class Curve:
 class Utility:
     """The held-out scores of released models over ε.
 
-    ``measure``   the measure by which ε is recommended.
-    ``folds``     and ``releases`` of each fold at each ε.
-    ``rows``      the number of rows that were used.
-    ``curves``    by measure: ``log_loss`` (nats) of a likelihood, ``auc`` of two classes,
-                  ``accuracy`` of classes, ``r2`` of a regression.
+    Parameters
+    ----------
+    measure : str
+        The measure by which ε is recommended.
+    folds : int
+        The number of folds, with ``releases`` models of each at each ε.
+    rows : int
+        The number of rows that were used.
+    curves : dict[str, Curve]
+        By measure: ``log_loss`` (nats) of a likelihood, ``auc`` of two classes, ``accuracy`` of
+        classes, ``r2`` of a regression.
     """
 
     epsilons: FloatArray
@@ -129,7 +144,10 @@ def measures_of(loss: Loss) -> tuple[str, ...]:
 class _Fold:
     """One fold: rows to train on, and rows to score models on.
 
-    ``known``  (1, s) or (1, s, q) the predictors of the base rate for the scored rows.
+    Parameters
+    ----------
+    known : FloatArray
+        (1, s) or (1, s, q) the predictors of the base rate for the scored rows.
     """
 
     train: HeldRows
@@ -141,10 +159,16 @@ class _Fold:
 class Trials:
     """Models on held-out rows, drawn and scored at any ε, each once.
 
-    ``objective``  its rows, and the loss of the best reachable model; its penalty is not used.
-    ``plan``       how a model of all rows would be released at each ε, with the loss of that ε.
-    ``measure``    the leading measure; None: the first that applies.
-    ``progress``   is notified of the rows that models were trained on.
+    Parameters
+    ----------
+    objective : Objective
+        Its rows, and the loss of the best reachable model; its penalty is not used.
+    plan : Plan
+        How a model of all rows would be released at each ε, with the loss of that ε.
+    measure : str, optional
+        The leading measure; None: the first that applies.
+    progress : Progress, default=SILENT
+        Notified of the rows that models were trained on.
     """
 
     objective: Objective
@@ -219,8 +243,12 @@ class Trials:
     def compare(self, mechanisms: Sequence[Mechanism], releases: int) -> FloatArray:
         """Return (k,) the mean of the leading measure of models by other mechanisms.
 
-        ``mechanisms``  of one kind and noise, each at its own ε.
-        ``releases``    of each fold by each of them.
+        Parameters
+        ----------
+        mechanisms : Sequence[Mechanism]
+            Mechanisms of one kind and noise, each at its own ε.
+        releases : int
+            The number of models of each fold by each of them.
         """
         self._announce(len(mechanisms))
         scorers = {self.leading: _scorers(self.objective.loss)[self.leading]}
@@ -246,8 +274,12 @@ class Trials:
     ) -> dict[str, FloatArray]:
         """Return (folds, releases) of each measure.
 
-        ``bases``      by fold a point near the minimiser; replaced by a nearer one.
-        ``tolerance``  the largest gradient at a minimiser.
+        Parameters
+        ----------
+        bases : _Bases
+            By fold a point near the minimiser; replaced by a nearer one.
+        tolerance : float
+            The largest gradient at a minimiser.
         """
         loss = mechanism.loss
         scores: dict[str, list[FloatArray]] = {name: [] for name in scorers}
@@ -382,8 +414,12 @@ def _r2(margins: FloatArray, y: FloatArray) -> FloatArray:
 def _curve(name: str, scores: FloatArray, ends: FloatArray) -> Curve:
     """Return the curve of one measure.
 
-    ``scores``  (k, folds, releases).
-    ``ends``    (2, folds) of the base rate and of the best reachable model.
+    Parameters
+    ----------
+    scores : FloatArray
+        (k, folds, releases).
+    ends : FloatArray
+        (2, folds) of the base rate and of the best reachable model.
     """
     everything = scores.reshape(len(scores), -1)
     low, high = np.quantile(everything, (_TAIL, 1 - _TAIL), axis=1)

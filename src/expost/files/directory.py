@@ -212,9 +212,9 @@ def lock(handle: int, *, wait: bool) -> bool:
 
     Parameters
     ----------
-    handle
+    handle : int
         The descriptor of a file that is open for writing.
-    wait
+    wait : bool
         Whether to wait until another process has released its lock.
 
     Returns

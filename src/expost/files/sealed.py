@@ -32,9 +32,14 @@ _ULPS = 1e-9
 class Sealed(ABC):
     """A document that is kept as sealed JSON.
 
-    ``FORMAT``  the name and version of the format.
-    ``NOUN``    the document in messages, as "a released model".
-    ``INNER``   fields that are sealed documents themselves; their own classes check them.
+    Attributes
+    ----------
+    FORMAT : str
+        The name and version of the format.
+    NOUN : str
+        The document in messages, as "a released model".
+    INNER : tuple[str, ...]
+        Fields that are sealed documents themselves; their own classes check them.
     """
 
     FORMAT: ClassVar[str]
@@ -48,19 +53,53 @@ class Sealed(ABC):
 
     @abstractmethod
     def content(self) -> dict[str, Any]:
-        """Return the fields between the header and the checksum, as strict JSON."""
+        """Return the fields between the header and the checksum, as strict JSON.
+
+        Returns
+        -------
+        dict[str, Any]
+            The fields by name.
+        """
 
     @classmethod
     @abstractmethod
     def from_content(cls, value: dict[str, Any]) -> Self:
-        """Return the document with these fields; an error is reported as a refusal."""
+        """Return the document with these fields; an error is reported as a refusal.
+
+        Parameters
+        ----------
+        value : dict[str, Any]
+            The fields of the document.
+
+        Returns
+        -------
+        Self
+            The document.
+
+        Raises
+        ------
+        InvalidInput
+            If a field is missing or invalid.
+        """
 
     def derived(self) -> Iterable[tuple[str, ...]]:
-        """Return the paths of numbers that are computed from other fields."""
+        """Return the paths of numbers that are computed from other fields.
+
+        Returns
+        -------
+        Iterable[tuple[str, ...]]
+            The paths, each as the names of nested fields. They may differ by rounding.
+        """
         return ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the sealed document."""
+        """Return the sealed document.
+
+        Returns
+        -------
+        dict[str, Any]
+            The fields with header and checksum.
+        """
         value = self._unsealed()
         return {**value, "sha256": checksum(value)}
 
@@ -71,7 +110,23 @@ class Sealed(ABC):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read the document at ``path``, strictly."""
+        """Read the document at ``path``, strictly.
+
+        Parameters
+        ----------
+        path : str | Path
+            The file.
+
+        Returns
+        -------
+        Self
+            The document.
+
+        Raises
+        ------
+        InvalidInput
+            If the file cannot be read, or holds another document.
+        """
         value = read_json(path)
         try:
             return cls.from_json(value)
@@ -80,7 +135,23 @@ class Sealed(ABC):
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
-        """Invert :meth:`to_json`; refuse every value that it could not have written."""
+        """Invert :meth:`to_json`; refuse every value that it could not have written.
+
+        Parameters
+        ----------
+        value : Any
+            The parsed JSON.
+
+        Returns
+        -------
+        Self
+            The document.
+
+        Raises
+        ------
+        InvalidInput
+            If the format is another, the checksum does not match, or the fields do not agree.
+        """
         name = value.get("format") if isinstance(value, dict) else None
         if not isinstance(value, dict) or name != cls.FORMAT:
             raise InvalidInput(

@@ -60,10 +60,18 @@ def number_text(value: float) -> str:
 class Partition(ABC):
     """A rule that divides rows by one column, made from some of them and applied to any.
 
-    ``labels``   of the parts; the last two hold the rows of any other level, and those whose cell
-                 is missing. Parts without rows are not shown.
-    ``notices``  what the reader must know about the rule.
-    ``ordered``  whether the order of the parts means something.
+    Parameters
+    ----------
+    labels : tuple[str, ...]
+        The labels of the parts; the last two hold the rows of any other level, and those whose cell
+        is missing. Parts without rows are not shown.
+    notices : tuple[str, ...], default=()
+        What the reader must know about the rule.
+
+    Attributes
+    ----------
+    ordered : bool
+        Whether the order of the parts means something.
     """
 
     labels: tuple[str, ...]

@@ -54,7 +54,10 @@ _DEEPEST = 3
 class Group:
     """Some of the rows, and how exposed they are; see the conventions of this module.
 
-    ``persons``  the number of persons with rows in it, if scores are of persons; else None.
+    Parameters
+    ----------
+    persons : int, optional
+        The number of persons with rows in it, if scores are of persons; else None.
     """
 
     label: str
@@ -82,7 +85,10 @@ class Group:
 class _Table(Displayed):
     """The common part of a grouping and an explanation: groups that cover all rows.
 
-    ``notices``  what the reader must know about how the groups were made.
+    Parameters
+    ----------
+    notices : tuple[str, ...], default=()
+        What the reader must know about how the groups were made.
     """
 
     groups: tuple[Group, ...]
@@ -151,7 +157,7 @@ class Explanation(_Table):
 
     Parameters
     ----------
-    explained
+    explained : float
         The share of the variation of log(1 + score/u), u the 90 % quantile, that lies between
         leaves: near 0, these columns do not explain which rows are exposed.
     """
@@ -175,7 +181,10 @@ class Explanation(_Table):
 class RowScores:
     """The score of each row (n,), ≥ 0, and what all groupings of them share.
 
-    ``owner``  (n,) the person of each row where scores are of ``members`` persons.
+    Parameters
+    ----------
+    owner : IntArray, optional
+        (n,) the person of each row where scores are of ``members`` persons.
     """
 
     values: FloatArray
@@ -272,7 +281,10 @@ def explain_exposure(
 def exposed_weights(scores: FloatArray, statistics: OrderStatistics) -> FloatArray:
     """Return how much of each row is among the most exposed 1 % of all rows.
 
-    ``statistics``  the order statistics of the scores of all rows.
+    Parameters
+    ----------
+    statistics : OrderStatistics
+        The order statistics of the scores of all rows.
     """
     return top_weights(statistics, scores, math.ceil(_TOP * statistics.count))
 
@@ -295,11 +307,16 @@ def smallest_leaf(members: int) -> int:
 class PartCounts:
     """The rows of each part of a partition, and their scores; merged over blocks of rows.
 
-    ``rows``, ``sums``, ``top``  (k,) the number of rows, the sum of their scores, and how much of
-                  the most exposed 1 % of all rows they are.
-    ``scores``    the order statistics of each part; None for a part without rows.
-    ``centre``, ``squares``  (k,) the mean and the summed squared deviations of the rows' targets,
-                  where a tree was grown.
+    Parameters
+    ----------
+    rows, sums, top : IntArray, FloatArray
+        (k,) the number of rows, the sum of their scores, and how much of the most exposed 1 % of
+        all rows they are.
+    scores : tuple[OrderStatistics | None, ...]
+        The order statistics of each part; None for a part without rows.
+    centre, squares : FloatArray
+        (k,) the mean and the summed squared deviations of the rows' targets, where a tree was
+        grown.
     """
 
     rows: IntArray
@@ -322,9 +339,14 @@ class PartCounts:
     ) -> "PartCounts":
         """Count the rows of a block.
 
-        ``codes``       the part of each row, of so many ``parts``.
-        ``weights``     how much of each row is among the most exposed 1 %.
-        ``statistics``  makes the order statistics of the scores of one part.
+        Parameters
+        ----------
+        codes : IntArray
+            The part of each row, of so many ``parts``.
+        weights : FloatArray
+            How much of each row is among the most exposed 1 %.
+        statistics : callable, default=Sorted
+            Makes the order statistics of the scores of one part.
         """
         # There are few parts: a stable sort of 16-bit integers takes linear time.
         order = np.argsort(codes.astype(np.int16), kind="stable")
@@ -439,7 +461,10 @@ def tree_target(scores: FloatArray, statistics: OrderStatistics) -> FloatArray:
     columns) its leaves then contain half of the most exposed 1 %, with this target 86 %. If a score
     is infinite, the rank of each row as a share of all.
 
-    ``statistics``  the order statistics of the scores of all rows.
+    Parameters
+    ----------
+    statistics : OrderStatistics
+        The order statistics of the scores of all rows.
     """
     if not statistics.largest < math.inf:
         least, most = statistics.ranks(scores)

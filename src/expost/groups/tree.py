@@ -43,8 +43,12 @@ _BARE = ("another one", "missing")
 class Tree:
     """The leaves of a tree as a rule that divides any rows with the same columns.
 
-    ``labels``   of the leaves, as plain conditions.
-    ``notices``  what to state about how it was grown.
+    Parameters
+    ----------
+    labels : tuple[str, ...]
+        The labels of the leaves, as plain conditions.
+    notices : tuple[str, ...]
+        What to state about how it was grown.
     """
 
     labels: tuple[str, ...]
@@ -78,11 +82,16 @@ def grow(
 ) -> Tree:
     """Grow a tree that predicts ``target`` (m,) from ``columns`` of the same rows.
 
-    ``least``    the smallest leaf of all rows, or the least sum of ``weights`` (m,) in a leaf; on
-                 a sample it is as large a share of that.
-    ``total``    the number of all rows, or the sum of their weights, where these are a sample
-                 (:func:`sample_rows`); None: these are all rows.
-    ``whole``    the columns of all rows, where these are a sample of rows in memory.
+    Parameters
+    ----------
+    least : int
+        The smallest leaf of all rows, or the least sum of ``weights`` (m,) in a leaf; on a sample
+        it is as large a share of that.
+    total : float, optional
+        The number of all rows, or the sum of their weights, where these are a sample
+        (:func:`sample_rows`); None: these are all rows.
+    whole : Sequence[Numbers | Levels], optional
+        The columns of all rows, where these are a sample of rows in memory.
     """
     sampled = total is not None
     size = float(len(target) if weights is None else weights.sum())
@@ -139,8 +148,12 @@ class _Question:
 class _Growth:
     """The growth of a tree, depth first, with the path to each leaf, in the order of the leaves.
 
-    ``least``       rows in a leaf, or the sum of their weights.
-    ``worthwhile``  the least by which a question lowers the sum of squared deviations.
+    Parameters
+    ----------
+    least : float
+        Rows in a leaf, or the sum of their weights.
+    worthwhile : float
+        The least by which a question lowers the sum of squared deviations.
     """
 
     least: float

@@ -91,9 +91,14 @@ class Status(Enum):
 class Finding:
     """The result of one check.
 
-    ``needed``    whether expost requires it.
-    ``versions``  the supported versions.
-    ``detail``    what is wrong and how to fix it, or further information.
+    Parameters
+    ----------
+    needed : bool
+        Whether expost requires it.
+    versions : str, default=""
+        The supported versions.
+    detail : str, default=""
+        What is wrong and how to fix it, or further information.
     """
 
     group: str

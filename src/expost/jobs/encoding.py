@@ -19,9 +19,14 @@ __all__ = ["Outcome", "run"]
 class Outcome:
     """What came of it.
 
-    ``path``     the file that was written or checked.
-    ``written``  whether it was written.
-    ``missing``  what each column still lacks, by its name.
+    Parameters
+    ----------
+    path : Path
+        The file that was written or checked.
+    written : bool
+        Whether it was written.
+    missing : dict[str, str]
+        What each column still lacks, by its name.
     """
 
     path: Path

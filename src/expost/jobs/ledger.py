@@ -179,10 +179,19 @@ class Lister:
     It is called when all of the release is on the disk and before it appears, so that no crash
     leaves a release that is not listed.
 
-    ``release``  a model, or a report of the released ``model``, which is listed with it.
-    ``path``     the file that holds it.
-    ``digest``   of the rows under a ledger's own salt.
-    ``notices``  on the composition of the releases in the first ledger.
+    Parameters
+    ----------
+    release : Release | PublishedReport
+        A model, or a report of the released ``model``, which is listed with it.
+    path : Path
+        The file that holds it.
+    digest : callable
+        The digest of the rows under a ledger's own salt.
+
+    Attributes
+    ----------
+    notices : tuple[str, ...]
+        On the composition of the releases in the first ledger.
     """
 
     release: "Release | PublishedReport"
@@ -210,7 +219,10 @@ class Lister:
 def composition_notices(ledger: Ledger, path: Path, data: str | None) -> tuple[str, ...]:
     """Return notices on what all releases of a ledger spend; none for the first release.
 
-    ``data``  the digest of the rows, if known.
+    Parameters
+    ----------
+    data : str | None
+        The digest of the rows, if known.
     """
     # An encoding is released with a model.
     count = sum(entry.kind != "encoding" for entry in ledger.entries)
@@ -240,7 +252,10 @@ def model_notices(
 ) -> tuple[str, ...]:
     """Return the notices of a model's ledger: the one ``given``, of its folder, or of its table.
 
-    ``digest``  returns the digest of the rows under a ledger's salt; None without rows.
+    Parameters
+    ----------
+    digest : callable | None
+        Returns the digest of the rows under a ledger's salt; None without rows.
     """
     path = ledger_in(model.parent) or model.parent / NAME
     if not path.exists() and _is_file(source):
@@ -284,8 +299,12 @@ def model_notices(
 class Drawn:
     """A model that a run has drawn.
 
-    ``path``               the file that holds it: model.json, or a draft of it.
-    ``reading``, ``fitting``  the notices of the process that drew it.
+    Parameters
+    ----------
+    path : Path
+        The file that holds it: model.json, or a draft of it.
+    reading, fitting : tuple[str, ...]
+        The notices of the process that drew it.
     """
 
     release: Release

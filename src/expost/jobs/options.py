@@ -24,24 +24,24 @@ class Option:
 
     Attributes
     ----------
-    help
+    help : str
         What the option does, its unit, and an example where the form is not obvious.
-    panel
+    panel : str, optional
         The panel of the help; None for positional arguments.
-    flag
+    flag : str, optional
         The name on the command line, if not that of the field.
-    metavar
+    metavar : str, optional
         The placeholder of the value in the help.
-    kind
+    kind : Any, optional
         The type on the command line, if not that of the field.
-    read
+    read : callable, optional
         Turns the string of the command line into a value; raises ValueError with a message.
-    alone
+    alone : str, optional
         The value of an option that is given without one.
-    default
+    default : str, optional
         Description of a default that is not a single value. The command line has one for a field
         without a default: the folder of the results.
-    choices, plug_ins
+    choices, plug_ins : tuple[str, ...] | callable, str | None
         Values that the shell completes, or a function that lists them, and the entry points that
         add to them.
     """

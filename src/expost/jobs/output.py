@@ -74,7 +74,10 @@ def made_now() -> str:
 def check_folder(out: Path, *, force: bool, lost: str = "") -> None:
     """Refuse a folder that cannot be written to, or that holds another run, before any work.
 
-    ``lost``  a remark on what overwriting an earlier run loses.
+    Parameters
+    ----------
+    lost : str, default=""
+        A remark on what overwriting an earlier run loses.
     """
     nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
     if not nearest.is_dir():
@@ -148,7 +151,10 @@ def check_page_folder(out: Path, *, force: bool) -> None:
 def check_place(out: Path, *, resume: bool, force: bool, lost: str = "") -> None:
     """Refuse a folder that a run must not write to, before any work.
 
-    ``lost``  a remark on what overwriting an earlier run loses.
+    Parameters
+    ----------
+    lost : str, default=""
+        A remark on what overwriting an earlier run loses.
     """
     if is_unfinished(out):
         if resume:

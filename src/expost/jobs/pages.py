@@ -59,8 +59,12 @@ def store_page(
 ) -> dict[str, Path]:
     """Write the page, its Markdown and its JSON: all of them, or none.
 
-    ``alone``    remove the results of an earlier run.
-    ``readers``  the audience that sets the mode of the files, if not that of the page.
+    Parameters
+    ----------
+    alone : bool, default=True
+        Remove the results of an earlier run.
+    readers : Audience, optional
+        The audience that sets the mode of the files, if not that of the page.
     """
     out, audience = workspace.out, page.audience
     readers = audience if readers is None else readers

@@ -146,7 +146,10 @@ def _drawn_before(job: ProfileRequest) -> Release | None:
 class _Model:
     """The model and its rows.
 
-    ``notices``  on both; ``noted`` is the number of warnings among them.
+    Parameters
+    ----------
+    notices : tuple[str, ...]
+        On both; ``noted`` is the number of warnings among them.
     """
 
     release: Release

@@ -180,7 +180,10 @@ class _Publication:
     ) -> tuple[PublishedReport, dict[str, Path], tuple[str, ...]]:
         """Return the report, its files, and the notices of the ledger.
 
-        ``rows``  the rows of the model, if a table of them is given.
+        Parameters
+        ----------
+        rows : _Work | None
+            The rows of the model, if a table of them is given.
         """
         job, plan, remedy = self.job, self.plan, _NOT_PUBLISHED
         if rows is not None and rows.blocks:

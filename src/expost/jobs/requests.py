@@ -134,7 +134,10 @@ Missing = Annotated[
 class Request:
     """The options of every command.
 
-    ``stated``  the options on the command line, also those that repeat a default.
+    Parameters
+    ----------
+    stated : tuple[str, ...], default=()
+        The options on the command line, also those that repeat a default.
     """
 
     stated: tuple[str, ...] = ()
@@ -195,9 +198,13 @@ class WorkRequest(FolderRequest):
 class RowsRequest(WorkRequest):
     """The options of a command that reads the rows of a table.
 
-    ``source``  a path, glob, address of a database, :class:`~expost.data.Query`, frame, Arrow table
-                or Dask dataframe.
-    ``name``    the name of the table in results; None: the name of its file.
+    Parameters
+    ----------
+    source : Any
+        A path, glob, address of a database, :class:`~expost.data.Query`, frame, Arrow table or Dask
+        dataframe.
+    name : str, optional
+        The name of the table in results; None: the name of its file.
     """
 
     source: Any
@@ -357,10 +364,16 @@ class TableRequest(BlocksRequest):
 class ProfileRequest(TableRequest):
     """Options of ``expost profile``.
 
-    ``person_column``        identifies the person of each row; persons are profiled, not rows.
-    ``max_rows_per_person``  the number of rows of a person that ε and δ are calibrated to.
-    ``cap_rows``             whether rows beyond that number are left out; else they are refused.
-    ``ledger``               lists the release, or the model; None: the one next to the table.
+    Parameters
+    ----------
+    person_column
+        Identifies the person of each row; persons are profiled, not rows.
+    max_rows_per_person
+        The number of rows of a person that ε and δ are calibrated to.
+    cap_rows
+        Whether rows beyond that number are left out; else they are refused.
+    ledger : Annotated[Path | None, _ledger("TABLE.ledger.CURATOR-ONLY.json next to the table")]
+        Lists the release, or the model; None: the one next to the table.
     """
 
     epsilon: Annotated[float, Option("ε of the release; inf: no noise.", MODEL)] = 1.0
@@ -480,7 +493,10 @@ class DemoRequest(FolderRequest):
 class PublishRequest(BlocksRequest):
     """Options of ``expost publish``.
 
-    ``ledger``  lists what the report spends; None: the one that lists the model.
+    Parameters
+    ----------
+    ledger : Annotated[Path | None, _ledger("the ledger of the model")], optional
+        Lists what the report spends; None: the one that lists the model.
     """
 
     source: Annotated[Any, _table("Table or database that the model was made from.")] = None
@@ -523,8 +539,12 @@ class AuditRequest(RowsRequest):
 
     One of ``model`` (a model.json), ``estimator`` (a class by its name, with parameters) and
     ``arrays`` (a file of answers that were computed elsewhere) is attacked.
-    ``source``  the rows that it was trained on; for an estimator without ``holdout`` the rows of
-                which a random half is used for training.
+
+    Parameters
+    ----------
+    source
+        The rows that it was trained on; for an estimator without ``holdout`` the rows of which a
+        random half is used for training.
     """
 
     source: Annotated[

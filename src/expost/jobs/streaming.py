@@ -42,9 +42,14 @@ _FILES = ("encoding", "model", "ledger")
 class Streaming:
     """Whether and where rows are processed in blocks.
 
-    ``engine``  an :func:`expost.engine.engine_of`; None: in memory, or local if that is too small.
-    ``resume``  continue the unfinished run, if there is one.
-    ``memory``  bytes above which rows are processed in blocks; None: half of the available memory.
+    Parameters
+    ----------
+    engine : Any, optional
+        An :func:`expost.engine.engine_of`; None: in memory, or local if that is too small.
+    resume : bool, default=False
+        Continue the unfinished run, if there is one.
+    memory : int, optional
+        Bytes above which rows are processed in blocks; None: half of the available memory.
     """
 
     engine: Any = None
@@ -83,7 +88,10 @@ def inputs_of(job: Any) -> Iterator[Path]:
 def task_of(command: str, job: Any, more: Mapping[str, Any]) -> dict[str, Any]:
     """Return all that the results of a job depend on as JSON values: options, data, versions.
 
-    ``more``  further dependencies, such as the number of rows and checksums of other files.
+    Parameters
+    ----------
+    more : Mapping[str, Any]
+        Further dependencies, such as the number of rows and checksums of other files.
     """
     names = [field.name for field in fields(job) if field.name not in _WITHOUT_EFFECT]
     options = {name: _plain(getattr(job, name)) for name in names}
@@ -152,7 +160,10 @@ def running_job(
 class TableWork:
     """One run over the rows of a table, in memory or in ``blocks``; commands add their steps.
 
-    ``notes``  returns the warnings so far, which are notices of the report.
+    Parameters
+    ----------
+    notes : callable
+        Returns the warnings so far, which are notices of the report.
     """
 
     job: Any

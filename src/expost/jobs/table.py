@@ -191,9 +191,14 @@ def opened(
 ) -> tuple[Table, Encoding]:
     """Open the table and return it with its encoding; no row is held.
 
-    ``person``   the column of persons.
-    ``limited``  returns the table with the rows to read.
-    ``release``  releases the histograms of a private encoding.
+    Parameters
+    ----------
+    person : str, optional
+        The column of persons.
+    limited : callable, optional
+        Returns the table with the rows to read.
+    release : ReleaseHistograms, optional
+        Releases the histograms of a private encoding.
     """
     options: dict[str, Any] = {
         "target": job.target,
@@ -226,7 +231,10 @@ def model_encoding(
 ) -> Encoding:
     """Return the encoding of a model, which must be of a table and predict ``target``.
 
-    ``remedy``  what to do with a model that was not made from a table.
+    Parameters
+    ----------
+    remedy : str
+        What to do with a model that was not made from a table.
     """
     encoding = release.table_encoding
     if encoding is None:
@@ -294,7 +302,10 @@ def noted() -> Iterator[Callable[[], list[str]]]:
 class Chosen:
     """The settings of a job: every constant that a result depends on, and its origin.
 
-    ``settled``  the origin of all of them, if an existing model fixes them.
+    Parameters
+    ----------
+    settled : Origin, optional
+        The origin of all of them, if an existing model fixes them.
     """
 
     job: TableRequest

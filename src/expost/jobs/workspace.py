@@ -67,7 +67,10 @@ class Workspace:
     def check_inputs(self, inputs: Iterable[Path], releases: Sequence[str]) -> None:
         """Refuse to work if a file that the command reads has the name of a result.
 
-        ``releases``  the releases that the command writes.
+        Parameters
+        ----------
+        releases : Sequence[str]
+            The releases that the command writes.
         """
         given: dict[tuple[int, int], Path] = {}
         for path in inputs:
@@ -388,9 +391,14 @@ def held(
 ) -> Iterator[Workspace]:
     """Lock the folder ``out``, which is created if it does not exist.
 
-    ``page``      the command writes a page alone: the folder must hold no release.
-    ``inputs``    the files that the command reads.
-    ``releases``  the releases that it writes.
+    Parameters
+    ----------
+    inputs : Iterable[Path], default=()
+        The files that the command reads.
+    releases : Sequence[str], default=()
+        The releases that it writes.
+    page : bool, default=False
+        The command writes a page alone: the folder must hold no release.
     """
     made = [folder for folder in (out, *out.absolute().parents) if not folder.exists()]
     check_place(out, resume=resume, force=force, lost=lost)

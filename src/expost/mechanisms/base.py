@@ -92,7 +92,10 @@ class Losses(Protocol):
 class Sampler(ABC):
     """A mechanism on fixed rows at any ε, for simulation (an epsilon.SampledMechanism).
 
-    ``mechanism``  its own ε is not used.
+    Parameters
+    ----------
+    mechanism : Mechanism
+        Its own ε is not used.
     """
 
     mechanism: "Mechanism"
@@ -118,7 +121,10 @@ class Sampler(ABC):
     ) -> FloatArray:
         """Return the releases with these noises, in units of the resolution at ε.
 
-        ``tolerance``  the largest gradient (averaged form) at a minimiser.
+        Parameters
+        ----------
+        tolerance : float, default=GRADIENT
+            The largest gradient (averaged form) at a minimiser.
         """
 
     @abstractmethod
@@ -137,11 +143,18 @@ class Mechanism(Protocol):
     hold the loss of the grid's cell, and ∣loss∣ and δ(ε) keep what :meth:`guarantee` and
     ``worst_case`` state, whatever rows lie in the unit ball.
 
-    ``kind``           the name of the mechanism.
-    ``noises``         the names of its noises, and whether each needs a δ.
-    ``options``        the names of constants of its own, which are parameters of the estimators.
-    ``is_multiclass``  whether it takes losses of more than one output.
-    ``has_report``     whether a data-dependent report can be made of a model of two classes.
+    Attributes
+    ----------
+    kind : str
+        The name of the mechanism.
+    noises : Mapping[str, bool]
+        The names of its noises, and whether each needs a δ.
+    options : tuple[str, ...]
+        The names of constants of its own, which are parameters of the estimators.
+    is_multiclass : bool
+        Whether it takes losses of more than one output.
+    has_report : bool
+        Whether a data-dependent report can be made of a model of two classes.
     """
 
     kind: ClassVar[str]
@@ -184,7 +197,18 @@ class Mechanism(Protocol):
 
     @classmethod
     def automatic_regularization(cls, **constants: Any) -> float:
-        """Return a Λ that follows from the other ``constants`` alone."""
+        """Return a Λ that follows from the other ``constants`` alone.
+
+        Parameters
+        ----------
+        **constants : Any
+            The other fields of the mechanism, by name.
+
+        Returns
+        -------
+        float
+            Λ > 0, in the averaged form.
+        """
 
     def check_classes(self) -> None:
         """Refuse a loss of more than two classes if the mechanism does not take it."""
@@ -234,28 +258,118 @@ class Mechanism(Protocol):
         """The mechanism itself where a row's loss has a closed law in its distance, else None."""
 
     def loss_law(self, separation: FloatArray) -> LossLaw | None:
-        """Return the law of the losses of rows at ``separation``, or None: it is sampled then."""
+        """Return the law of the losses of rows at ``separation``, or None: it is sampled then.
+
+        Parameters
+        ----------
+        separation : FloatArray
+            (n,) distance in units of the noise's scale.
+
+        Returns
+        -------
+        LossLaw | None
+            The law, one entry per row; None where there is no closed form.
+        """
 
     def release(self, objective: Objective, rng: np.random.Generator | None = None) -> FloatArray:
         """Draw the one θ that is released, from the operating system's randomness.
 
         ``rng`` is for simulation and tests: its seed reveals the noise.
+
+        Parameters
+        ----------
+        objective : Objective
+            J over the training rows.
+        rng : np.random.Generator, optional
+            For simulation and tests, since its seed reveals the noise; None: the operating system's
+            randomness.
+
+        Returns
+        -------
+        FloatArray
+            (q·d,) θ on the grid.
+
+        Raises
+        ------
+        InvalidInput
+            If the rows are not as many as ``rows``, or do not fit the mechanism.
+        ReleaseRefused
+            If no θ can be released safely.
         """
 
     def losses(self, objective: Objective, theta: FloatArray, change: Change) -> RowLosses:
-        """Return the losses of all rows in memory; refuse rows that cannot have made ``theta``."""
+        """Return the losses of all rows in memory; refuse rows that cannot have made ``theta``.
+
+        Parameters
+        ----------
+        objective : Objective
+            J over the training rows.
+        theta : FloatArray
+            (q·d,) the released θ.
+        change : Change
+            The rows that leave or enter.
+
+        Returns
+        -------
+        RowLosses
+            One loss for each neighbouring data set.
+
+        Raises
+        ------
+        WrongRows
+            If the rows cannot have made ``theta``.
+        """
 
     def prepare(self, objective: Objective, theta: FloatArray, *, expected: bool = False) -> Losses:
         """Return what the losses of any block follow from; refuse rows as :meth:`losses` does.
 
-        ``expected``: also the expected exposures of rows, where they are sampled.
+        Parameters
+        ----------
+        objective : Objective
+            J over the training rows.
+        theta : FloatArray
+            (q·d,) the released θ.
+        expected : bool, default=False
+            Whether the expected exposures of rows are needed too, where they are sampled.
+
+        Returns
+        -------
+        Losses
+            A function of a block of rows; it can be sent to where they are.
+
+        Raises
+        ------
+        WrongRows
+            If the rows cannot have made ``theta``.
         """
 
     def guarantee(self, rows: int = 1) -> Guarantee:
-        """Return the guarantee for two data sets, one of which lacks ``rows`` rows."""
+        """Return the guarantee for two data sets, one of which lacks ``rows`` rows.
+
+        Parameters
+        ----------
+        rows : int, default=1
+            The number of rows by which the data sets differ.
+
+        Returns
+        -------
+        Guarantee
+            The guarantee, rounded towards more exposed.
+        """
 
     def worst_case_of(self, rows: int) -> tuple[float, float]:
-        """Return (b, p): the exposure of ``rows`` rows together passes b with probability ≤ p."""
+        """Return (b, p): the exposure of ``rows`` rows together passes b with probability ≤ p.
+
+        Parameters
+        ----------
+        rows : int
+            The number of rows that are removed together.
+
+        Returns
+        -------
+        tuple[float, float]
+            b in nats, and p.
+        """
 
     @property
     def gradient_noise(self) -> "ClosedForm | None":
@@ -265,13 +379,47 @@ class Mechanism(Protocol):
         """Bound the q-quantile, over releases, of the loss (exposure) of one row, from constants.
 
         The row is fixed before the noise is drawn, and removed.
+
+        Parameters
+        ----------
+        quantile : float
+            The share q of releases, in (0, 1).
+        two_sided : bool, default=False
+            Whether the quantile is that of the exposure, ∣loss∣.
+
+        Returns
+        -------
+        float
+            The bound in nats, rounded up; infinite where nothing is guaranteed.
         """
 
     def covers(self, relation: Neighbouring) -> bool:
-        """Return whether the guarantee holds for this relation too."""
+        """Return whether the guarantee holds for this relation too.
+
+        Parameters
+        ----------
+        relation : Neighbouring
+            How the neighbouring data set differs.
+
+        Returns
+        -------
+        bool
+            True if it holds.
+        """
 
     def delta_at(self, epsilon: float) -> float:
-        """Return δ at another ε, of the same noise, relations and persons, rounded up."""
+        """Return δ at another ε, of the same noise, relations and persons, rounded up.
+
+        Parameters
+        ----------
+        epsilon : float
+            The other ε, at least 0.
+
+        Returns
+        -------
+        float
+            δ, at most 1.
+        """
 
     def bound(
         self,
@@ -280,10 +428,45 @@ class Mechanism(Protocol):
         tangent: "TangentMechanism | None" = None,
         released: "NoisyTangent | None" = None,
     ) -> "ExposureBound":
-        """Return the bound of a published report, which needs no row but the reader's own."""
+        """Return the bound of a published report, which needs no row but the reader's own.
+
+        Parameters
+        ----------
+        theta : FloatArray
+            (q·d,) the released θ.
+        failure : float
+            The probability ρ with which the bound may fail.
+        tangent : TangentMechanism, optional
+            The mechanism of a data-dependent report; None: the report is data-independent.
+        released : NoisyTangent, optional
+            The noisy gradient and Hessian that ``tangent`` released.
+
+        Returns
+        -------
+        ExposureBound
+            A function of any row and its label.
+        """
 
     def check(self, objective: Objective, theta: FloatArray) -> "Tangent | None":
-        """Refuse rows that cannot have made ``theta``; return J at θ where a report needs it."""
+        """Refuse rows that cannot have made ``theta``; return J at θ where a report needs it.
+
+        Parameters
+        ----------
+        objective : Objective
+            J over the training rows.
+        theta : FloatArray
+            (q·d,) the released θ.
+
+        Returns
+        -------
+        Tangent | None
+            J at θ; None where no report needs it.
+
+        Raises
+        ------
+        WrongRows
+            If the rows cannot have made ``theta``.
+        """
 
     def check_report(self) -> None:
         """Refuse if no data-dependent report can be made of this model."""
@@ -291,15 +474,56 @@ class Mechanism(Protocol):
     def tangent_mechanism(
         self, budget: "PublishingBudget", theta: FloatArray
     ) -> "TangentMechanism":
-        """Return the mechanism of a data-dependent report of this model, where it has one."""
+        """Return the mechanism of a data-dependent report of this model, where it has one.
+
+        Parameters
+        ----------
+        budget : PublishingBudget
+            What the report may spend.
+        theta : FloatArray
+            (q·d,) the released θ.
+
+        Returns
+        -------
+        TangentMechanism
+            The mechanism that releases a noisy gradient and a noisy Hessian.
+
+        Raises
+        ------
+        InvalidInput
+            If the mechanism has no data-dependent report, or Λ is too small for it.
+        InvalidInput
+            If the mechanism, or a model of more than two classes, has no data-dependent report.
+        """
 
     def sampler(self, objective: Objective, near: Minimiser | None = None) -> Sampler:
-        """Return releases of these rows at any ε; ``near``: about the minimiser at this ε."""
+        """Return releases of these rows at any ε.
+
+        Parameters
+        ----------
+        objective : Objective
+            J over the training rows.
+        near : Minimiser, optional
+            A minimiser close to the releases at this ε, from which searches start.
+
+        Returns
+        -------
+        Sampler
+            A sampler of θ.
+        """
 
     def gradient_variance(self, mean_square_curvature: float) -> float:
         """Return the variance of a coordinate of the noise in the sum of gradients at θ.
 
-        ``mean_square_curvature``: tr H²/d of the averaged objective.
+        Parameters
+        ----------
+        mean_square_curvature : float
+            tr H²/d of the averaged objective.
+
+        Returns
+        -------
+        float
+            The variance.
         """
 
     @property
@@ -307,21 +531,72 @@ class Mechanism(Protocol):
         """The expected quality of a model, from public constants alone."""
 
     def with_constants(self, **constants: Any) -> Self:
-        """Return the same mechanism with other constants."""
+        """Return the same mechanism with other constants.
+
+        Parameters
+        ----------
+        **constants : Any
+            The fields to replace, by name.
+
+        Returns
+        -------
+        Self
+            A new mechanism with checked constants.
+
+        Raises
+        ------
+        InvalidInput
+            If a constant is invalid.
+        """
 
     def to_fields(self) -> dict[str, Any]:
-        """Return the constants as model.json holds them."""
+        """Return the constants as model.json holds them.
+
+        Returns
+        -------
+        dict[str, Any]
+            The fields by name.
+        """
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], **constants: Any) -> Self:
-        """Invert :meth:`to_fields`; ``constants`` are those that model.json holds elsewhere."""
+        """Invert :meth:`to_fields`; ``constants`` are those that model.json holds elsewhere.
+
+        Parameters
+        ----------
+        fields : Mapping[str, Any]
+            The fields as model.json holds them.
+        **constants : Any
+            Fields that model.json holds elsewhere: loss, regularization, rows and dimension.
+
+        Returns
+        -------
+        Self
+            The checked mechanism.
+
+        Raises
+        ------
+        InvalidInput
+            If a field is missing or invalid.
+        """
 
     @property
     def title(self) -> str:
         """The loss and the mechanism, in a few words."""
 
     def describe(self, *, epsilon: bool = True) -> str:
-        """Return one line about the release, with its ε or for any."""
+        """Return one line about the release, with its ε or for any.
+
+        Parameters
+        ----------
+        epsilon : bool, default=True
+            Whether the line names ε and δ.
+
+        Returns
+        -------
+        str
+            The description.
+        """
 
 
 class ClosedForm(Mechanism, Protocol):
@@ -338,16 +613,64 @@ class ClosedForm(Mechanism, Protocol):
         """The largest distance by which one row moves what the noise is added to."""
 
     def loss_law(self, separation: FloatArray) -> LossLaw:
-        """Return the law of the losses of rows at ``separation``; it is free of ε."""
+        """Return the law of the losses of rows at ``separation``; it is free of ε.
+
+        Parameters
+        ----------
+        separation : FloatArray
+            (n,) distance in units of the noise's scale.
+
+        Returns
+        -------
+        LossLaw
+            The law, one entry per row.
+        """
 
     def transition(self, tolerance: float) -> Transition:
-        """Return the separations at which a row leaves its first regime and reaches its second."""
+        """Return the separations at which a row leaves its first regime and reaches its second.
+
+        Parameters
+        ----------
+        tolerance : float
+            How far off its plateau a row still counts as on it, relative.
+
+        Returns
+        -------
+        Transition
+            Both separations.
+        """
 
     def epsilon_at(self, separation: float, distance: FloatArray) -> FloatArray:
-        """Return the largest ε that leaves rows at ``distance`` at most this ``separation``."""
+        """Return the largest ε that leaves rows at ``distance`` at most this ``separation``.
+
+        Parameters
+        ----------
+        separation : float
+            The separation that no row may exceed.
+        distance : FloatArray
+            (n,) how far each row moves what the noise is added to.
+
+        Returns
+        -------
+        FloatArray
+            (n,) ε, rounded down.
+        """
 
     def epsilon_from(self, separation: float, distance: float) -> float:
-        """Return the least ε that brings a row at ``distance`` to this ``separation``."""
+        """Return the least ε that brings a row at ``distance`` to this ``separation``.
+
+        Parameters
+        ----------
+        separation : float
+            The separation to reach.
+        distance : float
+            How far the row moves what the noise is added to.
+
+        Returns
+        -------
+        float
+            ε, rounded up.
+        """
 
 
 # -- the registry ----------------------------------------------------------------------------------

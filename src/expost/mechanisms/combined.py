@@ -45,13 +45,13 @@ _TAIL_ERROR = 1e-12
 def combine(losses: Sequence[RowLosses], *, expected: bool = True) -> RowLosses:
     """Return the losses of independent releases of one data set together: they are summed.
 
-    ``loss``, ``low``, ``high``  sums, the ends rounded outwards. Where one release has no noise,
-                        and proves a row, the others cannot take that back.
-    ``distance``        √Σ distance², in the product space of all releases.
-    ``law``             that of μ = √Σμ² under Gaussian noise alone, else None.
-    ``worst_case``      the sum of the worst cases, passed with at most the sum of their
-                        probabilities; releases with Gaussian noise count as one of μ = √Σμ².
-    ``guarantee``       all guarantees, composed; None where a release guarantees nothing.
+    - ``loss``, ``low``, ``high``: sums, the ends rounded outwards. Where one release has no noise,
+      and proves a row, the others cannot take that back.
+    - ``distance``: √Σ distance², in the product space of all releases.
+    - ``law``: that of μ = √Σμ² under Gaussian noise alone, else None.
+    - ``worst_case``: the sum of the worst cases, passed with at most the sum of their
+      probabilities; releases with Gaussian noise count as one of μ = √Σμ².
+    - ``guarantee``: all guarantees, composed; None where a release guarantees nothing.
 
     The same release twice is refused: it adds no information. ``expected``: whether expected
     exposures are wanted, for which every part must have a law or be drawn.

@@ -65,7 +65,23 @@ class Adversary(Enum):
 
     @classmethod
     def parse(cls, value: "Adversary | str") -> "Adversary":
-        """Return the member that ``value`` names."""
+        """Return the member that ``value`` names.
+
+        Parameters
+        ----------
+        value : Adversary | str
+            A member, or its value, such as "known-batches".
+
+        Returns
+        -------
+        Adversary
+            The member.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such member.
+        """
         try:
             return cls(value)
         except ValueError:
@@ -77,15 +93,22 @@ class Adversary(Enum):
 class SGDMechanism:
     """The public constants of a run of DP-SGD with noisy sums.
 
-    ``rows``              n; no batch size is read from it.
-    ``noise_multiplier``  σ, the noise's standard deviation over the global sensitivity.
-    ``clip``              C, the largest length of a row's gradient.
-    ``sampling_rate``     q, each row's chance to be in a batch (Poisson); 1: full batch.
-    ``relation``          REMOVE (sensitivity C) or REPLACE (2C).
-    ``norm_budget``       B of a filter that leaves a row out for good before √Σ∥g∥² passes B (full
-                          batch), or None. Gaussian noise composes fully adaptively, so that then
-                          μ ≤ B/s for every row of any data (Feldman and Zrnic 2021; Smith and
-                          Thakurta 2022).
+    Parameters
+    ----------
+    rows : int
+        n; no batch size is read from it.
+    noise_multiplier : float
+        σ, the noise's standard deviation over the global sensitivity.
+    clip : float
+        C, the largest length of a row's gradient.
+    sampling_rate : float, default=1.0
+        q, each row's chance to be in a batch (Poisson); 1: full batch.
+    relation : Neighbouring, default=Neighbouring.REMOVE
+        REMOVE (sensitivity C) or REPLACE (2C).
+    norm_budget : float, optional
+        B of a filter that leaves a row out for good before √Σ∥g∥² passes B (full batch), or None.
+        Gaussian noise composes fully adaptively, so that then μ ≤ B/s for every row of any data
+        (Feldman and Zrnic 2021; Smith and Thakurta 2022).
     """
 
     rows: int
@@ -125,14 +148,38 @@ class SGDMechanism:
         return self.noise_multiplier * self.sensitivity
 
     def guarantee(self, steps: int) -> Guarantee:
-        """Return the worst case of ``steps`` steps: any row, any data, hidden batches."""
+        """Return the worst case of ``steps`` steps: any row, any data, hidden batches.
+
+        Parameters
+        ----------
+        steps : int
+            The number of steps.
+
+        Returns
+        -------
+        Guarantee
+            The guarantee for hidden batches.
+        """
         steps = _checks.integer("steps", steps, least=1)
         if self.sampling_rate == 1:
             return self.unsampled(math.sqrt(steps) / self.noise_multiplier, steps)
         return self.sampled(self.noise_scale, steps)
 
     def unsampled(self, mu: float, steps: int) -> Guarantee:
-        """Return the worst case of ``steps`` steps in known batches that are ``mu`` together."""
+        """Return the worst case of ``steps`` steps in known batches that are ``mu`` together.
+
+        Parameters
+        ----------
+        mu : float
+            √Σ(sensitivity/s)² over the steps that the row was in.
+        steps : int
+            The number of steps.
+
+        Returns
+        -------
+        Guarantee
+            The guarantee for known batches.
+        """
         if self.norm_budget is not None:
             mu = min(mu, self.norm_budget / self.noise_scale)
         # Rounded towards less noise; in units of C, as accounting has it for either relation.
@@ -140,7 +187,20 @@ class SGDMechanism:
         return DPSGD(noise_multiplier=noise, steps=steps, relation=self.relation)
 
     def sampled(self, scale: float, steps: int) -> Guarantee:
-        """Return the worst case of ``steps`` steps in hidden batches, at noise ``scale``."""
+        """Return the worst case of ``steps`` steps in hidden batches, at noise ``scale``.
+
+        Parameters
+        ----------
+        scale : float
+            The standard deviation s of the noise.
+        steps : int
+            The number of steps.
+
+        Returns
+        -------
+        Guarantee
+            The guarantee for hidden batches.
+        """
         return DPSGD(
             noise_multiplier=scale / self.clip,
             sampling_rate=self.sampling_rate,
@@ -149,7 +209,13 @@ class SGDMechanism:
         )
 
     def describe(self) -> str:
-        """Return the mechanism in a few words."""
+        """Return the mechanism in a few words.
+
+        Returns
+        -------
+        str
+            The description.
+        """
         batch = "full batch" if self.sampling_rate == 1 else f"Poisson rate {self.sampling_rate:g}"
         return f"DP-SGD, noise multiplier {self.noise_multiplier:g}, clip {self.clip:g}, {batch}"
 
@@ -161,6 +227,13 @@ class Transcript(Displayed):
     bounds the error of (2b·g + ∥g∥²)/(2s²) or of a(g) (see :func:`step_rounding`). A value that is
     not finite is refused. With a full batch the two adversaries are one, and ``add_known`` serves
     both. Curator-only.
+
+    Parameters
+    ----------
+    mechanism : SGDMechanism
+        The public constants of the run.
+    adversary : Adversary, default=Adversary.KNOWN_BATCHES
+        What the adversary sees. It is KNOWN_BATCHES for a full batch.
     """
 
     audience = Audience.CURATOR_ONLY
@@ -190,7 +263,23 @@ class Transcript(Displayed):
     def add_known(self, rows: Any, inner: Any, square: Any, scale: float, error: Any = 0.0) -> None:
         """Add (2·inner + square)/(2s²) to the rows of a known batch.
 
-        ``inner`` b·g, ``square`` ∥g∥² (replaced: g − g' for g), ``scale`` s.
+        Parameters
+        ----------
+        rows : Any
+            The row numbers, none twice.
+        inner : Any
+            b·g of each row (replaced: b·(g − g')).
+        square : Any
+            ∥g∥² of each row (replaced: ∥g − g'∥²).
+        scale : float
+            The standard deviation s of the noise b.
+        error : Any, default=0.0
+            A bound on the error of the added term, per row or for all.
+
+        Raises
+        ------
+        InvalidInput
+            If a value is not finite.
         """
         self._expect(Adversary.KNOWN_BATCHES)
         at = self._rows(rows)
@@ -203,7 +292,25 @@ class Transcript(Displayed):
     ) -> None:
         """Add log((1−q) + q·exp((2·inner − square)/(2s²))) to rows of hidden batches.
 
-        ``inner`` is r·g, of rows in the batch (r = b + g) and of those that are not (r = b).
+        Parameters
+        ----------
+        rows : Any
+            The row numbers, none twice.
+        inner : Any
+            r·g of each row: r = b + g for rows in the batch, r = b for the others.
+        square : Any
+            ∥g∥² of each row.
+        scale : float
+            The standard deviation s of the noise b.
+        rate : float
+            The probability q that a row is in the batch.
+        error : Any, default=0.0
+            A bound on the error of the added term, per row or for all.
+
+        Raises
+        ------
+        InvalidInput
+            If a value is not finite.
         """
         self._expect(Adversary.HIDDEN_BATCHES)
         at = self._rows(rows)
@@ -223,7 +330,34 @@ class Transcript(Displayed):
         rate: float,
         error: Any = 0.0,
     ) -> None:
-        """Add the term of g in hidden batches less that of g'; ``apart_square`` is ∥g − g'∥²."""
+        """Add the term of g in hidden batches less that of g'.
+
+        Parameters
+        ----------
+        rows : Any
+            The row numbers, none twice.
+        inner : Any
+            r·g of each row.
+        square : Any
+            ∥g∥² of each row.
+        other_inner : Any
+            r·g' of the row that stands in.
+        other_square : Any
+            ∥g'∥².
+        apart_square : Any
+            ∥g − g'∥².
+        scale : float
+            The standard deviation s of the noise b.
+        rate : float
+            The probability q that a row is in the batch.
+        error : Any, default=0.0
+            A bound on the error of the added term, per row or for all.
+
+        Raises
+        ------
+        InvalidInput
+            If a value is not finite.
+        """
         self._expect(Adversary.HIDDEN_BATCHES)
         at = self._rows(rows)
         product, length, bound = self._values(at, inner=inner, square=square, error=error)
@@ -240,6 +374,13 @@ class Transcript(Displayed):
         The step's noise does not depend on such a row, so that its term has a known law but for
         ∥g∥. Its mean at ``square``, the last ∥g∥² (replaced: ∥g − g'∥²) that was computed, is
         added; its error is bounded for any lengths up to C (:func:`unseen_interval`).
+
+        Parameters
+        ----------
+        rows : Any
+            The row numbers, none twice.
+        square : Any
+            The last ∥g∥² (replaced: ∥g − g'∥²) that was computed for each row.
         """
         self._expect(Adversary.HIDDEN_BATCHES)
         at = self._rows(rows)
@@ -274,7 +415,13 @@ class Transcript(Displayed):
         return np.sqrt(self.separation_square)
 
     def interval(self) -> tuple[FloatArray, FloatArray]:
-        """Return (low, high): each loss with its rounding, and what unseen steps may have added."""
+        """Return (low, high): each loss with its rounding, and what unseen steps may have added.
+
+        Returns
+        -------
+        tuple[FloatArray, FloatArray]
+            (n,) the lower and the upper ends.
+        """
         low, high = self.loss - self.error, self.loss + self.error
         if np.any(self.unseen):
             mechanism = self.mechanism
@@ -293,6 +440,11 @@ class Transcript(Displayed):
 
         Known batches: μ² = Σ(sensitivity/s)² over the steps of the row that was in most of them;
         which ones a row was in does not depend on the data. Hidden: amplified by sampling.
+
+        Returns
+        -------
+        Guarantee
+            The guarantee.
         """
         if self.adversary is Adversary.HIDDEN_BATCHES:
             return self.mechanism.sampled(self._least_scale, self.steps)
@@ -306,13 +458,22 @@ class Transcript(Displayed):
     def row_losses(self, *, delta: float = 1e-5, guaranteed: bool = True) -> RowLosses:
         """Return the losses in the form that all mechanisms share.
 
-        ``delta``       the worst case b is the guarantee's loss at δ: evidence for the row passes
-                        it with probability δ at most, against it with δe^(−b) (P ≤ e^(−b)Q there).
-        ``guaranteed``  false where the noise was read from the data (local sensitivity).
-
         The law for known batches takes each gradient for as long as it was in this run; the far
         law takes them all for as long as clipping allows, which bounds every run. For
         hidden batches losses are drawn, at gradients of the mean length; a row replaced has no law.
+
+        Parameters
+        ----------
+        delta : float, default=1e-05
+            The worst case b is the guarantee's loss at δ: evidence for the row passes it with
+            probability δ at most, against it with δe^(−b) (P ≤ e^(−b)Q there).
+        guaranteed : bool, default=True
+            False where the noise was read from the data (local sensitivity).
+
+        Returns
+        -------
+        RowLosses
+            The losses of all rows, with their intervals and laws.
         """
         delta = _checks.probability("delta", delta)
         low, high = self.interval()

@@ -99,10 +99,16 @@ _TAIL_ERROR = 1e-12
 class EncodingBudget:
     """What histograms may spend of a total (ε, δ); the rest is the model's.
 
-    ``epsilon``, ``delta``  the total.
-    ``share``               of ε that the histograms spend, in (0, 1).
-    ``rows_per_person``     k: the guarantee holds for all rows of a person who has at most k.
-    ``replaces``            whether it must also cover a row that is replaced.
+    Parameters
+    ----------
+    epsilon, delta : float
+        The total.
+    share : float
+        The share of ε that the histograms spend, in (0, 1).
+    rows_per_person : int, default=1
+        k: the guarantee holds for all rows of a person who has at most k.
+    replaces : bool, default=False
+        Whether it must also cover a row that is replaced.
     """
 
     epsilon: float
@@ -156,7 +162,10 @@ def _constants(
 ) -> tuple[float, float, Grid]:
     """Return σ, T and the grid of histograms of ``columns``, ``levels`` of them with levels.
 
-    ``known``  rows, rows_per_person and replaces.
+    Parameters
+    ----------
+    known : Any
+        Rows, rows_per_person and replaces.
     """
     person, replaces = known["rows_per_person"], known["replaces"]
     scale = gaussian_scale(epsilon, delta, _sensitivity(columns, person, replaces))
@@ -436,9 +445,14 @@ class _Gather:
 class _PersonCells:
     """The cells that each person's rows are in, and how many of the rows.
 
-    ``cells``    of each column, a list of the (person, cell) pairs that occur: the cell,
-    ``persons``  the person,
-    ``leaving``  and the number of rows.
+    Parameters
+    ----------
+    cells : list[IntArray]
+        Of each column, the cells of the (person, cell) pairs that occur.
+    persons : list[IntArray]
+        The person.
+    leaving : list[FloatArray]
+        The numbers of rows of the pairs.
     """
 
     cells: list[IntArray]

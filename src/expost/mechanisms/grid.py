@@ -28,7 +28,15 @@ _SHARP_BITS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """Multiples of 2^``exponent`` within ±``clamp``."""
+    """Multiples of 2^``exponent`` within ±``clamp``.
+
+    Parameters
+    ----------
+    clamp : float
+        The largest absolute value of a coordinate.
+    exponent : int
+        k; the step of the grid is 2^k.
+    """
 
     clamp: float
     exponent: int
@@ -37,8 +45,19 @@ class Grid:
     def for_noise(cls, *, reach: float, resolution: float, dimension: int) -> "Grid":
         """Return the grid for a noise of this size.
 
-        ``reach`` bounds a coordinate of θ but with negligible probability; ``resolution`` is the
-        length over which the noise's density hardly changes: 1/β or σ.
+        Parameters
+        ----------
+        reach : float
+            A bound on a coordinate of θ that fails with negligible probability only.
+        resolution : float
+            The length over which the noise's density hardly changes: 1/β or σ.
+        dimension : int
+            The number of coordinates.
+
+        Returns
+        -------
+        Grid
+            A grid whose rounding is negligible against the noise.
         """
         if not (reach < math.inf and 0 < resolution < math.inf):
             raise ReleaseRefused("the noise has no finite scale: raise epsilon or regularization.")
@@ -61,19 +80,68 @@ class Grid:
         return 2.0**self.exponent
 
     def snap(self, theta: FloatArray) -> FloatArray:
-        """Clamp, then round to the nearest multiple of the step; −0.0 becomes 0.0."""
+        """Clamp, then round to the nearest multiple of the step; −0.0 becomes 0.0.
+
+        Parameters
+        ----------
+        theta : FloatArray
+            (d,) or (m, d) points.
+
+        Returns
+        -------
+        FloatArray
+            The points on the grid.
+
+        Raises
+        ------
+        ReleaseRefused
+            If a coordinate is not finite.
+        """
         if not bool(np.all(np.isfinite(theta))):
             raise ReleaseRefused("the noised coefficients are not finite: nothing is released.")
         return np.round(np.clip(theta, -self.clamp, self.clamp) / self.step) * self.step + 0.0
 
     def holds(self, theta: FloatArray) -> bool:
-        """Return whether ``theta`` lies on the grid."""
+        """Return whether ``theta`` lies on the grid.
+
+        Parameters
+        ----------
+        theta : FloatArray
+            (d,) a point.
+
+        Returns
+        -------
+        bool
+            True if all coordinates are multiples of the step within the clamp.
+        """
         return bool(np.all(np.abs(theta) <= self.clamp)) and np.array_equal(self.snap(theta), theta)
 
     def is_clamped(self, theta: FloatArray) -> bool:
-        """Return whether a coordinate lies on the clamp, where its cell is unbounded."""
+        """Return whether a coordinate lies on the clamp, where its cell is unbounded.
+
+        Parameters
+        ----------
+        theta : FloatArray
+            (d,) a point.
+
+        Returns
+        -------
+        bool
+            True if one is.
+        """
         return bool(np.any(np.abs(theta) >= self.clamp))
 
     def diagonal(self, dimension: int) -> float:
-        """Return the largest distance within one cell, √d·2^k."""
+        """Return the largest distance within one cell, √d·2^k.
+
+        Parameters
+        ----------
+        dimension : int
+            The number d of coordinates.
+
+        Returns
+        -------
+        float
+            The distance.
+        """
         return math.sqrt(dimension) * self.step

@@ -37,12 +37,20 @@ _BLOCK_ROWS = 2**15
 class ChangedRows:
     """Rows that leave (``sign`` 1) or enter (−1) at θ, with bounds on their errors.
 
-    ``lengths``         ∥x∥; ``norms`` the same, rounded up.
-    ``derivatives``     u and S at θ.
-    ``gradient_error``  how far ∇ℓ may be off: at the exact minimiser, and by rounding.
-    ``spread``          log of the factor by which S may differ there.
-    ``most``            the largest volume that the row can have.
-    ``uncertain``       whether a knot of the loss may lie between θ and the exact minimiser.
+    Parameters
+    ----------
+    lengths : FloatArray
+        ∥x∥; ``norms`` the same, rounded up.
+    derivatives : Derivatives
+        u and S at θ.
+    gradient_error : FloatArray
+        How far ∇ℓ may be off: at the exact minimiser, and by rounding.
+    spread : FloatArray
+        log of the factor by which S may differ there.
+    most : FloatArray
+        The largest volume that the row can have.
+    uncertain : NDArray[np.bool_]
+        Whether a knot of the loss may lie between θ and the exact minimiser.
     """
 
     sign: int
@@ -60,10 +68,16 @@ class ChangedRows:
 class Hessian:
     """H as computed, and bounds on its rounding.
 
-    ``penalty``     λ.
-    ``outputs``     q.
-    ``weight``      tr Σ∇²ℓ, by which the rounding of sums is measured.
-    ``block_rows``  the most rows of one block; sums over blocks are compensated.
+    Parameters
+    ----------
+    penalty : float
+        λ.
+    outputs : int
+        q.
+    weight : float
+        tr Σ∇²ℓ, by which the rounding of sums is measured.
+    block_rows : int
+        The most rows of one block; sums over blocks are compensated.
     """
 
     matrix: FloatArray

@@ -69,6 +69,23 @@ class MinimiserPerturbation(Perturbation):
         """Return log p(θ ∣ D) − log p(θ ∣ D') for every neighbour, with its interval.
 
         For ADD the sign is turned, so that > 0 always is evidence that the row was there.
+
+        Parameters
+        ----------
+        theta : FloatArray
+            (q·d,) the released θ.
+        neighbours : Neighbours
+            The minimisers of the neighbouring data sets, with their errors.
+
+        Returns
+        -------
+        RowLosses
+            One loss for each neighbour.
+
+        Raises
+        ------
+        WrongRows
+            If the rows cannot have made ``theta``.
         """
 
     @abstractmethod
@@ -130,7 +147,28 @@ class MinimiserPerturbation(Perturbation):
         return self.add_noise(objective.minimiser(TOLERANCE), rng)
 
     def add_noise(self, base: Minimiser, rng: np.random.Generator | None = None) -> FloatArray:
-        """Return A(D) + b on the grid; see :meth:`release`."""
+        """Return A(D) + b on the grid; see :meth:`release`.
+
+        Parameters
+        ----------
+        base : Minimiser
+            The computed A(D).
+        rng : np.random.Generator, optional
+            For simulation and tests, since its seed reveals the noise; None: the operating system's
+            randomness.
+
+        Returns
+        -------
+        FloatArray
+            (d,) θ on the grid.
+
+        Raises
+        ------
+        ConvergenceError
+            If the gradient at ``base`` is above the tolerance that the noise is calibrated to.
+        InvalidInput
+            If the certified gradient at ``base`` is above 1e-12, to which the noise is calibrated.
+        """
         if not base.gradient_bound <= TOLERANCE:
             raise InvalidInput("base: its certified gradient must be at most 1e-12.")
         if not self.is_private:
@@ -138,7 +176,22 @@ class MinimiserPerturbation(Perturbation):
         return self.grid.snap(base.theta + draw(self.law, rng))
 
     def check_rows(self, theta: FloatArray, base: FloatArray, base_error: float) -> None:
-        """Refuse rows that cannot have made ``theta``: a noise outside its own law at 1e-9."""
+        """Refuse rows that cannot have made ``theta``: a noise outside its own law at 1e-9.
+
+        Parameters
+        ----------
+        theta : FloatArray
+            (q·d,) the released θ.
+        base : FloatArray
+            (d,) A(D) of the rows.
+        base_error : float
+            A bound on its error.
+
+        Raises
+        ------
+        WrongRows
+            If the rows cannot have made ``theta``.
+        """
         # The noise before rounding is known to half a cell and the error of the base.
         slack = self.grid.diagonal(self.dimension) / 2 + base_error if self.is_private else 0.0
         without = base_error + 1e-8 * (1 + float(np.linalg.norm(theta)))
@@ -158,7 +211,29 @@ class MinimiserPerturbation(Perturbation):
         *,
         keep_total_penalty: bool = False,
     ) -> RowLosses:
-        """Return the losses of all rows in memory, from the leave-one-out minimisers."""
+        """Return the losses of all rows in memory, from the leave-one-out minimisers.
+
+        Parameters
+        ----------
+        objective : Objective
+            J over the training rows.
+        theta : FloatArray
+            (q·d,) the released θ.
+        change : Change
+            The rows that leave or enter.
+        keep_total_penalty : bool, default=False
+            Whether the summed penalty nΛ stays as it is where rows leave; otherwise Λ does.
+
+        Returns
+        -------
+        RowLosses
+            One loss for each neighbouring data set.
+
+        Raises
+        ------
+        WrongRows
+            If the rows cannot have made ``theta``.
+        """
         self.check_classes()
         base = objective.minimiser(TOLERANCE)
         near = tight_neighbours(objective, base, change, keep_total_penalty=keep_total_penalty)
@@ -183,7 +258,29 @@ class MinimiserPerturbation(Perturbation):
         expected: bool = False,
         keep_total_penalty: bool = False,
     ) -> "MinimiserLosses":
-        """Return what the losses of any block follow from; sampling needs no pass of its own."""
+        """Return what the losses of any block follow from; sampling needs no pass of its own.
+
+        Parameters
+        ----------
+        objective : Objective
+            J over the training rows.
+        theta : FloatArray
+            (q·d,) the released θ.
+        expected : bool, default=False
+            Not used: the law of a loss is known.
+        keep_total_penalty : bool, default=False
+            Whether the summed penalty nΛ stays as it is where rows leave; otherwise Λ does.
+
+        Returns
+        -------
+        MinimiserLosses
+            A function of a block of rows.
+
+        Raises
+        ------
+        WrongRows
+            If the rows cannot have made ``theta``.
+        """
         self.check_count(objective)
         base = objective.minimiser(TOLERANCE)
         leave_one_out = LeaveOneOut.of(objective, base, keep_total_penalty=keep_total_penalty)
@@ -236,7 +333,10 @@ def _with_draws(mechanism: MinimiserPerturbation, losses: RowLosses, near: Neigh
 class MinimiserSampler(Sampler):
     """Noise on a minimiser at any ε, through sampled releases and exact losses.
 
-    ``near``  a point near the minimiser of ``objective``, where one is known.
+    Parameters
+    ----------
+    near : Minimiser, optional
+        A point near the minimiser of ``objective``, where one is known.
     """
 
     mechanism: MinimiserPerturbation

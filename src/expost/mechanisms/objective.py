@@ -118,6 +118,11 @@ class ObjectivePerturbation(Perturbation):
     """The public constants of one release by objective perturbation.
 
     ``regularization`` is the requested Λ, ``total_regularization`` what it became.
+
+    Parameters
+    ----------
+    calibration : str, default="tight"
+        "tight", the tightest that is proved here, or "published", that of the papers.
     """
 
     noise: str = "gaussian"
@@ -279,11 +284,11 @@ class ObjectivePerturbation(Perturbation):
 
         Formal guarantees
         -----------------
-        norm-Laplace  ε·rows/k: so many changes of one row, each of which loses at most ε/k.
-        Gaussian      (ε, δ) at rows = k, else (ε·rows/k, δ′). For ``rows`` rows
-                      δ(ε) ≤ r·δ_Gauss(ε − rows·c₁, rows·A), for K classes with (1 − w)c₁ for c₁,
-                      for the logistic loss the chain if it is smaller (:mod:`.calibration`).
-                      Additions have the same without c₁. No guarantee is left where δ′ reaches 1.
+        - norm-Laplace: ε·rows/k: so many changes of one row, each of which loses at most ε/k.
+        - Gaussian: (ε, δ) at rows = k, else (ε·rows/k, δ′). For ``rows`` rows
+          δ(ε) ≤ r·δ_Gauss(ε − rows·c₁, rows·A), for K classes with (1 − w)c₁ for c₁, for the
+          logistic loss the chain if it is smaller (:mod:`.calibration`). Additions have the same
+          without c₁. No guarantee is left where δ′ reaches 1.
         """
         rows = _checks.integer("rows", rows, least=1)
         if not self._has_guarantee:
@@ -322,17 +327,18 @@ class ObjectivePerturbation(Perturbation):
 
         Formal guarantees
         -----------------
-        norm-Laplace  b = ε·rows/k is never passed.
-        Gaussian      b = ε·rows/k + rows·(rows − k)₊A²/2; p is that of :meth:`passed_by` for one
-                      row. With m = rows ≥ 2, aᵢ = ∣f′ᵢ∣∥xᵢ∥/σ ≤ A and Zᵢ ~ N(0, 1) the component of
-                      b/σ along −yᵢxᵢ (they depend on each other),
+        Norm-Laplace: b = ε·rows/k is never passed.
 
-                          loss ≤ Σᵢ [log(1 + f″ᵢ∥xᵢ∥²/λ) + m·aᵢ²/2 + aᵢZᵢ],   −loss ≤ Σᵢ aᵢ(−Zᵢ),
+        Gaussian: b = ε·rows/k + rows·(rows − k)₊A²/2; p is that of :meth:`passed_by` for one row.
+        With m = rows ≥ 2, aᵢ = ∣f′ᵢ∣∥xᵢ∥/σ ≤ A and Zᵢ ~ N(0, 1) the component of b/σ along −yᵢxᵢ
+        (they depend on each other),
 
-                      as ∥Σ∇ℓᵢ∥² ≤ σ²(Σaᵢ)² ≤ mσ²Σaᵢ². If a sum passes b, one of its terms passes
-                      b/m ≥ c₁: upwards with probability at most m·Φ(mA/2 − (b/m − c₁)/A), or
-                      m·P(h_m(Z) > b/m) for the logistic loss; downwards m·Φ(−b/(mA)). For K classes
-                      the terms are convex in p as for one row and A = √2/σ. Each counts v times.
+            loss ≤ Σᵢ [log(1 + f″ᵢ∥xᵢ∥²/λ) + m·aᵢ²/2 + aᵢZᵢ],   −loss ≤ Σᵢ aᵢ(−Zᵢ),
+
+        as ∥Σ∇ℓᵢ∥² ≤ σ²(Σaᵢ)² ≤ mσ²Σaᵢ². If a sum passes b, one of its terms passes b/m ≥ c₁:
+        upwards with probability at most m·Φ(mA/2 − (b/m − c₁)/A), or m·P(h_m(Z) > b/m) for the
+        logistic loss; downwards m·Φ(−b/(mA)). For K classes the terms are convex in p as for one
+        row and A = √2/σ. Each counts v times.
         """
         rows = _checks.integer("rows", rows, least=1)
         if not self._has_guarantee:
@@ -359,6 +365,16 @@ class ObjectivePerturbation(Perturbation):
         """Bound the probability with which the exposure of one row passes ``worst_case``.
 
         0 under norm-Laplace noise. Gaussian noise is not calibrated for an exchange: 1.
+
+        Parameters
+        ----------
+        relation : Neighbouring
+            How the neighbouring data set differs.
+
+        Returns
+        -------
+        float
+            The probability, at most 1.
         """
         if self.noise == "laplace" or not self.loss.has_bounded_slope:
             return 0.0
@@ -409,13 +425,13 @@ class ObjectivePerturbation(Perturbation):
 
         Formal guarantees
         -----------------
-        Gaussian  upwards and downwards as in :meth:`_passed`, for a removal. The slope of the row
-                  depends on the noise: both hold for any slope that the noise may lead to.
-        Laplace   loss = β(∥b + g∥ − ∥b∥) + u with u ≤ c₁ is at most ε/k − Lβ (an exchange, which
-                  has ε/k, loses Lβ more). The norm is convex in g, so that the loss is at most
-                  c₁ + max(0, its value at a vertex of length L): r laws at separation Lβ. And
-                  −loss ≤ −βg·b/∥b∥ ≤ Lβ·max(0, cos), cos being that of an angle between b and one
-                  of r fixed vertices, P(cos > s) = ½·I_{1−s²}((d − 1)/2, ½).
+        - Gaussian: upwards and downwards as in :meth:`_passed`, for a removal. The slope of the row
+          depends on the noise: both hold for any slope that the noise may lead to.
+        - Laplace: loss = β(∥b + g∥ − ∥b∥) + u with u ≤ c₁ is at most ε/k − Lβ (an exchange, which
+          has ε/k, loses Lβ more). The norm is convex in g, so that the loss is at most
+          c₁ + max(0, its value at a vertex of length L): r laws at separation Lβ. And
+          −loss ≤ −βg·b/∥b∥ ≤ Lβ·max(0, cos), cos being that of an angle between b and one of r
+          fixed vertices, P(cos > s) = ½·I_{1−s²}((d − 1)/2, ½).
         """
         if not self._has_guarantee:
             return 1.0
@@ -455,7 +471,20 @@ class ObjectivePerturbation(Perturbation):
         return self.grid.snap(self.minimiser(objective, draw(self.law, rng)).theta)
 
     def minimiser(self, objective: Objective, noise: FloatArray) -> Minimiser:
-        """Return the minimiser of the perturbed objective, ∥∇J∥ ≤ ``tolerance`` (averaged form)."""
+        """Return the minimiser of the perturbed objective, ∥∇J∥ ≤ ``tolerance`` (averaged form).
+
+        Parameters
+        ----------
+        objective : Objective
+            J over the training rows.
+        noise : FloatArray
+            (q·d,) b in the summed form.
+
+        Returns
+        -------
+        Minimiser
+            θ before it is rounded to the grid, with the bound on its gradient.
+        """
         return objective.with_linear(noise / self.rows).minimiser(self.tolerance)
 
     @property

@@ -202,10 +202,10 @@ class OutputPerturbation(MinimiserPerturbation):
 
         Formal guarantees
         -----------------
-        norm-Laplace  b = ε·rows/k is never passed: ∣∥b∥ − ∥b − s∥∣ ≤ ∥s∥.
-        Gaussian      b = ε·rows/k + rows·(rows − k)₊μ²/2 with μ = Δ/σ. P(∣ℓ∣ > b) grows with the
-                      distance, and at rows·Δ it is Φ(m/2 − b/m) + Φ(−m/2 − b/m), m = rows·μ. The
-                      first argument is at most that of k rows at ε.
+        - norm-Laplace: b = ε·rows/k is never passed: ∣∥b∥ − ∥b − s∥∣ ≤ ∥s∥.
+        - Gaussian: b = ε·rows/k + rows·(rows − k)₊μ²/2 with μ = Δ/σ. P(∣ℓ∣ > b) grows with the
+          distance, and at rows·Δ it is Φ(m/2 − b/m) + Φ(−m/2 − b/m), m = rows·μ. The first argument
+          is at most that of k rows at ε.
         """
         rows = _checks.integer("rows", rows, least=1)
         bound = share_of(self.epsilon, rows, self.rows_per_person)
@@ -250,10 +250,13 @@ class OutputPerturbation(MinimiserPerturbation):
 class GradientNoise(OutputPerturbation):
     """The noise that objective perturbation adds to the sum of gradients, at any ε.
 
-    ``slope``  L, a bound on the length of a row's gradient.
-
     Its scale is that at Λ → ∞, where determinants cost nothing. That of a release is not smaller,
     so that a row's separation is not underestimated.
+
+    Parameters
+    ----------
+    slope : float
+        L, a bound on the length of a row's gradient.
     """
 
     slope: float

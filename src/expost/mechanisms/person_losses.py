@@ -52,8 +52,12 @@ def person_losses(tangent: Tangent, persons: Persons) -> RowLosses:
 class _PersonRows:
     """Every row at θ, each (n,), and what sums over a person's rows are made of.
 
-    ``gradient_error``  how far ∇ℓ may be off: at the exact minimiser, and by rounding.
-    ``uncertain``       whether a knot of the loss may lie between θ and the exact minimiser.
+    Parameters
+    ----------
+    gradient_error : FloatArray
+        How far ∇ℓ may be off: at the exact minimiser, and by rounding.
+    uncertain : NDArray[np.bool_]
+        Whether a knot of the loss may lie between θ and the exact minimiser.
     """
 
     tangent: Tangent

@@ -38,8 +38,20 @@ class Perturbation(ABC):
 
     Attributes
     ----------
+    epsilon : float
+        The guaranteed ε > 0.
+    delta : float, optional
+        The guaranteed δ; None for pure ε.
+    noise : str, default="laplace"
+        The name of the noise's law, a key of ``noises``.
+    loss : Loss
+        The loss of one row, with its bounds.
     regularization : float
         The requested Λ.
+    rows : int
+        The number n of training rows, which is public.
+    dimension : int
+        The number of coefficients, the intercept included.
     rows_per_person : int
         k: (ε, δ) holds for all rows of a person who has at most k.
     """
@@ -97,6 +109,11 @@ class Perturbation(ABC):
         """Refuse a loss of more than two classes if the mechanism does not take it.
 
         Not where the constants are checked: an automatic Λ is computed for any loss.
+
+        Raises
+        ------
+        InvalidInput
+            If the loss has more than one output, and the mechanism does not take it.
         """
         if self.loss.outputs > 1 and not self.is_multiclass:
             able = " or ".join(MECHANISMS.multiclass)
@@ -193,7 +210,20 @@ class Perturbation(ABC):
         """Return (b, p): the exposure of ``rows`` rows together passes b with probability ≤ p."""
 
     def loss_passed(self, bound: float, *, two_sided: bool = False) -> float:
-        """Bound the probability with which the loss (exposure) of a fixed row passes ``bound``."""
+        """Bound the probability with which the loss (exposure) of a fixed row passes ``bound``.
+
+        Parameters
+        ----------
+        bound : float
+            The loss in nats, at least 0.
+        two_sided : bool, default=False
+            Whether ∣loss∣ is compared with ``bound``.
+
+        Returns
+        -------
+        float
+            The probability over releases, rounded up.
+        """
         worst, passed = self.worst_case_of(1)
         return passed if bound >= worst else 1.0
 
@@ -222,7 +252,22 @@ class Perturbation(ABC):
         return float(above)
 
     def check_count(self, objective: Objective) -> None:
-        """Refuse rows of another number than the model was made from."""
+        """Refuse rows of another number than the model was made from.
+
+        Parameters
+        ----------
+        objective : Objective
+            J over the training rows.
+
+        Raises
+        ------
+        WrongRows
+            If the number of rows is another.
+        WrongRows
+            If the number of rows is another.
+        InvalidInput
+            If the loss has more classes than the mechanism takes.
+        """
         self.check_classes()
         if objective.count != self.rows:
             raise WrongRows(
@@ -233,8 +278,19 @@ class Perturbation(ABC):
     def check_noise(self, norm: float, slack: float, *, without: float) -> None:
         """Refuse rows that cannot have made the model: a noise outside its own law at 1e-9.
 
-        ``norm``     of the noise that they imply, which is known to ``slack``.
-        ``without``  what it may be where there is none.
+        Parameters
+        ----------
+        norm : float
+            The norm of the noise that they imply, which is known to ``slack``.
+        slack : float
+            A bound on the error of ``norm``.
+        without : float
+            What it may be where there is none.
+
+        Raises
+        ------
+        WrongRows
+            If the noise has a norm that the mechanism does not draw.
         """
         if self.is_private:
             below, _ = self.law.norm_tails(norm + slack)

@@ -81,6 +81,8 @@ class PublishingBudget:
     ----------
     epsilon_gradient, epsilon_hessian : float
         ε₂ and ε₃, each at ``delta``.
+    delta : float
+        δ of each of the two releases.
     failure_probability : float
         ρ: each of the report's three parts fails with at most this probability, the whole with 3ρ.
     """
@@ -97,19 +99,58 @@ class PublishingBudget:
             object.__setattr__(self, name, _checks.probability(name, getattr(self, name)))
 
     def hessian_scale(self, loss: Loss, rows: int) -> float:
-        """Return σ₃, by the analytic Gaussian mechanism at the sensitivity c/√2."""
+        """Return σ₃, by the analytic Gaussian mechanism at the sensitivity c/√2.
+
+        Parameters
+        ----------
+        loss : Loss
+            The loss of one row, with the bound c of its curvature.
+        rows : int
+            The number n of training rows, on which the rounding of the sum depends.
+
+        Returns
+        -------
+        float
+            σ₃, rounded up.
+        """
         moved = loss.curvature_bound + 2 * _hessian_sum_rounding(loss, rows)
         return _scale(self.epsilon_hessian, self.delta, moved / math.sqrt(2))
 
     def penalty(self, loss: Loss, rows: int, dimension: int) -> float:
-        """Return the least λ that a model needs for this report: 2σ₃F⁻¹(1−ρ/2)."""
+        """Return the least λ that a model needs for this report: 2σ₃F⁻¹(1−ρ/2).
+
+        Parameters
+        ----------
+        loss : Loss
+            The loss of one row, with the bound c of its curvature.
+        rows : int
+            The number n of training rows.
+        dimension : int
+            The number of coefficients.
+
+        Returns
+        -------
+        float
+            λ of the summed objective.
+        """
         quantile = goe_largest_eigenvalue_quantile(
             self.failure_probability / 2, dimension, upper=True
         )
         return 2 * self.hessian_scale(loss, rows) * max(quantile, 0.0)
 
     def check_penalty(self, mechanism: Mechanism) -> None:
-        """Refuse a model whose λ is too small, naming the one that is needed."""
+        """Refuse a model whose λ is too small, naming the one that is needed.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+            The mechanism of the model.
+
+        Raises
+        ------
+        ReleaseRefused
+            If its λ is below the one that is needed.
+        """
         needed = self.penalty(mechanism.loss, mechanism.rows, mechanism.dimension)
         penalty = mechanism.rows * mechanism.total_regularization
         if not penalty >= needed * (1 - _SAME):

@@ -27,11 +27,17 @@ class RowLosses(Displayed):
         (n,) the interval that the certificate proves for it.
     distance : FloatArray
         (n,) how far the row moves what the noise is added to: the minimiser, or, under objective
-        perturbation, the gradient at θ; ``distance_error`` its bound.
+        perturbation, the gradient at θ.
+    distance_error : FloatArray
+        (n,) a bound on the error of ``distance``.
+    relation : Neighbouring
+        How the neighbouring data sets differ.
     law : LossLaw | None
         The loss's law over θ, or None where there is no noise or no closed form.
-    far_law : LossLaw | None
-        The same at distance + distance_error, where there is a law.
+    worst_case : float
+        The guaranteed exposure in nats.
+    worst_case_passed : float, default=0.0
+        A bound on the probability with which an exposure exceeds ``worst_case``.
     noiseless : bool
         Whether there is no noise, so that rows differ only in their distances.
     sampled : Callable[[], tuple[FloatArray, FloatArray]] | None
@@ -43,10 +49,10 @@ class RowLosses(Displayed):
         refused.
     guarantee : Guarantee | None
         The mechanism's guarantee for these neighbours, or None.
+    far_law : LossLaw | None
+        The same at distance + distance_error, where there is a law.
     neighbours : Neighbours | None
         The leave-one-out minimisers of rows in memory, where losses follow from them.
-    worst_case : float
-        The guaranteed exposure, passed with probability ``worst_case_passed`` at most.
     """
 
     loss: FloatArray
@@ -74,6 +80,20 @@ class RowLosses(Displayed):
         """Return the losses without noise: infinite, unknown ones included.
 
         Below 0 for ADD: a row that would have been added is proved to be absent.
+
+        Parameters
+        ----------
+        distance : FloatArray
+            (n,) how far the row moves the minimiser.
+        distance_error : FloatArray
+            (n,) a bound on its error.
+        relation : Neighbouring
+            How the neighbouring data set differs.
+
+        Returns
+        -------
+        RowLosses
+            The losses; rows differ in their distances only.
         """
         # Two centres that may coincide could lose nothing; not known, so not called private.
         same = (distance == 0) & (distance_error == 0)
@@ -106,11 +126,14 @@ def controlled_exposures(
 ) -> tuple[FloatArray, FloatArray]:
     """Return E∣loss∣ over releases and its standard error, by a control variate.
 
-    ``sampled``  of each release the losses ℓ, the losses c of ``noise`` for shifts that do not
-                 depend on the release, and the lengths of these shifts.
-
     E∣ℓ∣ = E∣c∣ + E(∣ℓ∣ − ∣c∣): the first is known from the law of the noise, and the second varies
     little where θ moves the rows' gradients little.
+
+    Parameters
+    ----------
+    sampled : Iterable[tuple[FloatArray, FloatArray, FloatArray]]
+        Of each release the losses ℓ, the losses c of ``noise`` for shifts that do not depend on the
+        release, and the lengths of these shifts.
     """
     distance = np.zeros(rows)
 

@@ -55,8 +55,12 @@ def perturbed_minimisers(
 ) -> FloatArray:
     """Return (m, q·d) minimisers of J + c·θ for the rows c of ``linear``, averaged form.
 
-    ``tolerance``  the largest gradient that is left.
-    ``base``       where they begin: near the minimiser of J.
+    Parameters
+    ----------
+    tolerance : float, default=GRADIENT
+        The largest gradient that is left.
+    base : Minimiser, optional
+        Where they begin: near the minimiser of J.
     """
     least = float(np.min(objective.penalty))
     # Large noise leaves a gradient that float64 cannot make smaller.
@@ -235,8 +239,11 @@ def model_count(objective: Objective) -> int:
 class TangentLosses:
     """The losses of the rows of any block under objective perturbation.
 
-    ``sampled``  the releases that expected exposures are means over; None where these are not
-                 needed, without noise, and where they would take too much memory.
+    Parameters
+    ----------
+    sampled : SampledTangents | None
+        The releases that expected exposures are means over; None where these are not needed,
+        without noise, and where they would take too much memory.
     """
 
     tangent: Tangent
@@ -288,7 +295,10 @@ class SampledTangents:
 
     They hold m·(q·d)² numbers and no row, and are sent to where the rows are.
 
-    ``fixed``  A(D), at which the control variate of expected exposures is taken.
+    Parameters
+    ----------
+    fixed : FloatArray
+        A(D), at which the control variate of expected exposures is taken.
     """
 
     tangents: tuple[Tangent, ...]

@@ -62,11 +62,26 @@ _Part = tuple[int, FloatArray, FloatArray]
 class Tangent:
     """J at a released θ: what every row's loss is made of (R&W: g and H).
 
-    ``objective``  the rows; None where the tangent was sent to where some of them are.
-    ``rounding``   how far the computed g may be from the true one at θ.
-    ``curvature``  H.
-    ``longest``    the largest row norm.
-    ``loose``      Σ∥x∥² of the rows near a knot of the loss.
+    Parameters
+    ----------
+    mechanism : ObjectivePerturbation
+        The mechanism that released θ.
+    constants : Constants
+        The constants of a pass over the rows.
+    objective : Objective | None
+        The rows; None where the tangent was sent to where some of them are.
+    theta : FloatArray
+        (q·d,) the released θ.
+    gradient : FloatArray
+        (q·d,) g = ∇J(θ; D) of the summed objective, so that b = −g.
+    rounding : float
+        How far the computed g may be from the true one at θ.
+    curvature : Hessian
+        H.
+    longest : float
+        The largest row norm.
+    loose : float
+        Σ∥x∥² of the rows near a knot of the loss.
     """
 
     mechanism: ObjectivePerturbation
@@ -83,7 +98,22 @@ class Tangent:
     def at(
         cls, mechanism: ObjectivePerturbation, objective: Objective, theta: FloatArray
     ) -> "Tangent":
-        """Return the tangent at ``theta``, by one pass over the rows."""
+        """Return the tangent at ``theta``, by one pass over the rows.
+
+        Parameters
+        ----------
+        mechanism : ObjectivePerturbation
+            The mechanism that released ``theta``.
+        objective : Objective
+            J over the training rows.
+        theta : FloatArray
+            (q·d,) the released θ.
+
+        Returns
+        -------
+        Tangent
+            g and H, with bounds on their errors.
+        """
         (tangent,) = cls.at_each(mechanism, objective, theta[None])
         return tangent
 
@@ -91,7 +121,22 @@ class Tangent:
     def at_each(
         cls, mechanism: ObjectivePerturbation, objective: Objective, thetas: FloatArray
     ) -> Iterator["Tangent"]:
-        """Yield the tangents at several points, a few of them for each pass over the rows."""
+        """Yield the tangents at several points, a few of them for each pass over the rows.
+
+        Parameters
+        ----------
+        mechanism : ObjectivePerturbation
+            The mechanism that released the points.
+        objective : Objective
+            J over the training rows.
+        thetas : FloatArray
+            (m, q·d) the points.
+
+        Yields
+        ------
+        "Tangent"
+            The tangent at the next point.
+        """
         step = max(1, _ENTRIES // objective.dimension**2)
         for start in range(0, len(thetas), step):
             some = thetas[start : start + step]
@@ -183,7 +228,13 @@ class Tangent:
         return leverage_of(self.curvature, twice)
 
     def detached(self) -> "Tangent":
-        """Return the tangent without the rows, small enough to be sent to where they are."""
+        """Return the tangent without the rows, small enough to be sent to where they are.
+
+        Returns
+        -------
+        Tangent
+            The same tangent with ``objective`` = None.
+        """
         alone = replace(self, objective=None)
         # Computed here, once for all blocks.
         _ = alone.gradient_error, alone.leverage
@@ -201,32 +252,87 @@ class Tangent:
     # -- rows ------------------------------------------------------------------------------------
 
     def block_losses(self, block: RowBlock) -> RowLosses:
-        """Return log p(θ ∣ D) − log p(θ ∣ D₋ᵢ) of the rows of a block, with its interval."""
+        """Return log p(θ ∣ D) − log p(θ ∣ D₋ᵢ) of the rows of a block, with its interval.
+
+        Parameters
+        ----------
+        block : RowBlock
+            Rows of the training data, each of which leaves.
+
+        Returns
+        -------
+        RowLosses
+            One loss for each row.
+        """
         return self.collected(self._certified([(1, block.X, block.y)]), Neighbouring.REMOVE)
 
     def row_losses(self, change: Change | None = None) -> RowLosses:
-        """Return log p(θ ∣ D) − log p(θ ∣ D') of rows that change (None: each leaves).
+        """Return log p(θ ∣ D) − log p(θ ∣ D') of rows that change.
 
         Where rows enter alone the sign is turned, so that > 0 always is evidence that the row was
         there.
+
+        Parameters
+        ----------
+        change : Change, optional
+            The rows that leave or enter; None: each row leaves on its own.
+
+        Returns
+        -------
+        RowLosses
+            One loss for each neighbouring data set, with its interval.
         """
         change = Change.of(self.problem.held) if change is None else change
         loss, error, distance = self._blockwise(self._certified, change)
         return self.collected((loss, error, distance), change.relation)
 
     def sampled_losses(self, change: Change) -> FloatArray:
-        """Return the losses of :meth:`row_losses` without their intervals, for simulation."""
+        """Return the losses of :meth:`row_losses` without their intervals, for simulation.
+
+        Parameters
+        ----------
+        change : Change
+            The rows that leave or enter.
+
+        Returns
+        -------
+        FloatArray
+            (n,) the losses in nats.
+        """
         (loss,) = self._blockwise(lambda changes: (self._loss(changes),), change)
         return loss
 
     def sampled_block_losses(self, block: RowBlock) -> FloatArray:
-        """Return the losses of :meth:`block_losses` without their intervals, for simulation."""
+        """Return the losses of :meth:`block_losses` without their intervals, for simulation.
+
+        Parameters
+        ----------
+        block : RowBlock
+            Rows of the training data, each of which leaves.
+
+        Returns
+        -------
+        FloatArray
+            (m,) the losses in nats.
+        """
         return self._loss([(1, block.X, block.y)])
 
     def changed_blocks(self, change: Change, theta: FloatArray) -> list[list[ChangedRows]]:
         """Return the rows that change at another ``theta``, in blocks.
 
         They depend on the mechanism and on ``theta``, not on the rest of the tangent.
+
+        Parameters
+        ----------
+        change : Change
+            The rows that leave or enter.
+        theta : FloatArray
+            (q·d,) the other point.
+
+        Returns
+        -------
+        list[list[ChangedRows]]
+            The blocks, each with its parts that leave or enter.
         """
         fixed = replace(self, theta=theta)
         return [[fixed.changed(*part) for part in block] for block in self._blocks(change)]
@@ -238,6 +344,16 @@ class Tangent:
 
         Of rows at a θ that was fixed before b was drawn (:meth:`changed_blocks`) its law is known
         (:meth:`expost.noise.Noise.law`): a control variate for :meth:`sampled_losses`.
+
+        Parameters
+        ----------
+        blocks : Sequence[Sequence[ChangedRows]]
+            The rows that change, from :meth:`changed_blocks`.
+
+        Returns
+        -------
+        tuple[FloatArray, FloatArray]
+            (n,) the losses, and (n,) ∥G∥.
         """
         losses, distances = zip(*map(self._noise_loss, blocks), strict=True)
         return np.concatenate(losses), np.concatenate(distances)
@@ -245,7 +361,20 @@ class Tangent:
     def control_block_losses(
         self, block: RowBlock, theta: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return :meth:`control_losses` of the rows of a block, each of which leaves."""
+        """Return :meth:`control_losses` of the rows of a block, each of which leaves.
+
+        Parameters
+        ----------
+        block : RowBlock
+            Rows of the training data.
+        theta : FloatArray
+            (q·d,) the point that was fixed before the noise was drawn.
+
+        Returns
+        -------
+        tuple[FloatArray, FloatArray]
+            (m,) the losses, and (m,) ∥G∥.
+        """
         return self._noise_loss([replace(self, theta=theta).changed(1, block.X, block.y)])
 
     def _noise_loss(self, parts: Sequence[ChangedRows]) -> tuple[FloatArray, FloatArray]:
@@ -271,7 +400,20 @@ class Tangent:
         return [[(sign, X[b], y[b]) for sign, X, y in whole] for b in blocks]
 
     def changed(self, sign: int, X: FloatArray, y: FloatArray) -> ChangedRows:
-        """Return rows that leave or enter, with what the loss needs of them."""
+        """Return rows that leave or enter, with what the loss needs of them.
+
+        Parameters
+        ----------
+        sign : int
+            1 for rows that leave, −1 for rows that enter.
+        X, y : FloatArray
+            The rows and their labels.
+
+        Returns
+        -------
+        ChangedRows
+            The rows with their derivatives at θ.
+        """
         loss = self.constants.loss
         lengths = row_norms(X)
         norms = lengths * (1 + 2 * gamma(X.shape[1] + 4))
@@ -297,7 +439,18 @@ class Tangent:
         return error
 
     def row_spread(self, norms: FloatArray) -> FloatArray:
-        """Return log of the factor by which S of rows so long may differ at the exact minimiser."""
+        """Return log of the factor by which S of rows so long may differ at the exact minimiser.
+
+        Parameters
+        ----------
+        norms : FloatArray
+            (m,) the lengths of the rows.
+
+        Returns
+        -------
+        FloatArray
+            (m,) the logarithms.
+        """
         loss = self.constants.loss
         spread: FloatArray = (loss.third_ratio or 0.0) * self.reach * norms
         return spread + loss.curvature_rounding
@@ -363,8 +516,21 @@ class Tangent:
     ) -> RowLosses:
         """Return losses with their intervals and what is guaranteed.
 
-        ``rows``   the most that change at once.
-        ``limit``  what pure ε allows each person, where persons have several rows.
+        Parameters
+        ----------
+        losses : _Losses
+            (n,) the losses, and the lower and upper ends of their intervals.
+        relation : Neighbouring, default=Neighbouring.REMOVE
+            How the neighbouring data set differs.
+        rows : int, default=1
+            The most that change at once.
+        limit : FloatArray, optional
+            What pure ε allows each person, where persons have several rows.
+
+        Returns
+        -------
+        RowLosses
+            The losses in the form that all mechanisms share.
         """
         loss, error, distance = losses
         mechanism = self.mechanism

@@ -22,11 +22,23 @@ Sampler = Callable[[int, np.random.Generator], Any]
 class Coverage(Displayed):
     """C(D, θ) = P(∥𝒜(D) − θ∥ ≤ radius), estimated (LeBlond 4.1, footnote 1).
 
-    ``probability``  the fraction ``inside``/``samples`` of draws that lie within the radius.
-    ``low, high``    the Clopper–Pearson interval: it holds the coverage with probability at least
-                     ``confidence``, however small the coverage or the number of draws is.
-
     Curator-only: the coverage by the data without a row reveals the privacy loss of that row.
+
+    Parameters
+    ----------
+    probability : float
+        The fraction ``inside``/``samples`` of draws that lie within the radius.
+    low, high : float
+        The Clopper–Pearson interval: it holds the coverage with probability at least
+        ``confidence``, however small the coverage or the number of draws is.
+    inside : int
+        The number of draws within the radius.
+    samples : int
+        The number of draws.
+    radius : float
+        The radius of the ball around the model.
+    confidence : float
+        The confidence of the interval.
     """
 
     probability: float

@@ -24,6 +24,13 @@ class Gaussian:
 
     ∥b∥²/σ² ~ χ²_d. σ from ε and δ: :func:`expost.accounting.gaussian_scale`.
     See :class:`expost.noise.Noise` for the methods.
+
+    Parameters
+    ----------
+    scale : float
+        σ > 0, the standard deviation of a coordinate.
+    dimension : int
+        The number d of coordinates.
     """
 
     scale: float

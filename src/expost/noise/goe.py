@@ -53,14 +53,11 @@ def goe_largest_eigenvalue_quantile(p: float, d: int, *, upper: bool = False) ->
 
     How far above the quantile x may lie:
 
-    ==============  =============================================================================
-    d ≤ 200         1e-7 (absolute) for p from 1e-4 up; a p below 1e-6 is taken as 1e-6
-    d ≤ 20,000      x solves E⌈#{λ > x}/2⌉ = 1 − p, a bound of 1 − F (Markov). In units of
-                    d^(−1/6), the width of the law of λ_max: 1e-8 above at p = .99 and beyond,
-                    1e-6 at .9, 0.0005 at .5, 0.1 at .1 (checked up to d = 3,000)
-    beyond          x = 2√d + √2 Φ⁻¹(p) (2√d for p < ½), by Gaussian concentration: about
-                    √2 Φ⁻¹(p) above
-    ==============  =============================================================================
+    - d ≤ 200: 1e-7 (absolute) for p from 1e-4 up; a p below 1e-6 is taken as 1e-6.
+    - d ≤ 20,000: x solves E⌈#{λ > x}/2⌉ = 1 − p, a bound of 1 − F (Markov). In units of d^(−1/6),
+      the width of the law of λ_max: 1e-8 above at p = .99 and beyond, 1e-6 at .9, 0.0005 at .5, 0.1
+      at .1 (checked up to d = 3,000).
+    - beyond: x = 2√d + √2 Φ⁻¹(p) (2√d for p < ½), by Gaussian concentration: about √2 Φ⁻¹(p) above.
 
     At d = 1 it is √2 Φ⁻¹(p). F is exact up to rounding; the margin that is added for it is a
     hundred times what was measured against an independent computation in 300 and more digits

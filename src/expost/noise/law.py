@@ -61,16 +61,60 @@ class LossLaw(Protocol):
         """t or μ, one entry a row."""
 
     def density(self, loss: Any) -> FloatArray:
-        """Return the density of ℓ at ``loss`` (of its continuous part: atoms are not in it)."""
+        """Return the density of ℓ at ``loss`` (of its continuous part: atoms are not in it).
+
+        Parameters
+        ----------
+        loss : Any
+            Values of ℓ in nats, broadcast against the rows.
+
+        Returns
+        -------
+        FloatArray
+            The density per nat.
+        """
 
     def cdf(self, loss: Any) -> FloatArray:
-        """Return P(ℓ ≤ ``loss``)."""
+        """Return P(ℓ ≤ ``loss``).
+
+        Parameters
+        ----------
+        loss : Any
+            Values of ℓ in nats, broadcast against the rows.
+
+        Returns
+        -------
+        FloatArray
+            The probabilities.
+        """
 
     def survival(self, loss: Any) -> FloatArray:
-        """Return P(ℓ > ``loss``), without the cancellation of 1 − cdf."""
+        """Return P(ℓ > ``loss``), without the cancellation of 1 − cdf.
+
+        Parameters
+        ----------
+        loss : Any
+            Values of ℓ in nats, broadcast against the rows.
+
+        Returns
+        -------
+        FloatArray
+            The probabilities.
+        """
 
     def quantile(self, probability: Any) -> FloatArray:
-        """Return the smallest value with cdf ≥ ``probability``."""
+        """Return the smallest value with cdf ≥ ``probability``.
+
+        Parameters
+        ----------
+        probability : Any
+            Probabilities in [0, 1], broadcast against the rows.
+
+        Returns
+        -------
+        FloatArray
+            The quantiles in nats.
+        """
 
     @property
     def expected_loss(self) -> FloatArray:
@@ -85,7 +129,18 @@ class LossLaw(Protocol):
         """P(ℓ > 0) − P(ℓ < 0): total variation, the Bayes adversary's membership advantage."""
 
     def expected_posterior(self, prior: float = 0.5) -> FloatArray:
-        """Return E[sigmoid(logit(prior) + ℓ)]: the expected posterior that the row was there."""
+        """Return E[sigmoid(logit(prior) + ℓ)]: the expected posterior that the row was there.
+
+        Parameters
+        ----------
+        prior : float, default=0.5
+            The attacker's probability of presence before the release, in (0, 1).
+
+        Returns
+        -------
+        FloatArray
+            (n,) the expected posteriors.
+        """
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -95,6 +150,13 @@ class NormLaplaceLaw:
     d ≥ 2: density ∝ e^(ℓ/2) (1 − ℓ²/t²)^((d−3)/2) [κ + 1 − ℓ²/t²] (DESIGN.md; see
     :mod:`expost.noise._angle`). d = 1: atoms ½ at t and ½e^(−t) at −t, between them the density
     ¼e^((ℓ−t)/2).
+
+    Parameters
+    ----------
+    separation : FloatArray
+        (n,) t ≥ 0.
+    dimension : int
+        The number d of coordinates of the noise.
     """
 
     separation: FloatArray
@@ -229,7 +291,13 @@ class NormLaplaceLaw:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GaussianLaw:
-    """The law of ℓ under N(0, σ²I) noise in any dimension: N(μ²/2, μ²), μ = distance/σ."""
+    """The law of ℓ under N(0, σ²I) noise in any dimension: N(μ²/2, μ²), μ = distance/σ.
+
+    Parameters
+    ----------
+    separation : FloatArray
+        (n,) μ ≥ 0.
+    """
 
     separation: FloatArray
 

@@ -25,6 +25,13 @@ class NormLaplace:
     ∥b∥ ~ Gamma(d, 1/β) and the direction is uniform (DESIGN erratum 1: the paper's normaliser
     β/2 is that of d = 1). ``rate`` is β; with β = ε/sensitivity no exposure passes ε.
     See :class:`expost.noise.Noise` for the methods.
+
+    Parameters
+    ----------
+    rate : float
+        β > 0. With β = ε/sensitivity no exposure exceeds ε.
+    dimension : int
+        The number d of coordinates.
     """
 
     rate: float

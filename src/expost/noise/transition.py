@@ -38,11 +38,17 @@ _LEAST_TOLERANCE = 1e-6
 class Transition:
     """The separations at which a row leaves its first plateau and reaches its second regime.
 
-    ``leaves``   rounded down: a row at this separation is still on the first plateau.
-    ``arrives``  rounded up: a row at this separation has reached the second regime.
-    ``measure``  the quantity that is followed, in words.
-    ``plateau``  the value of E∣ℓ∣/separation on the first plateau, where it runs to 1 on a second
-                 one; None where there is no second plateau.
+    Parameters
+    ----------
+    leaves : float
+        Rounded down: a row at this separation is still on the first plateau.
+    arrives : float
+        Rounded up: a row at this separation has reached the second regime.
+    measure : str
+        The quantity that is followed, in words.
+    plateau : float, optional
+        The value of E∣ℓ∣/separation on the first plateau, where it runs to 1 on a second one; None
+        where there is no second plateau.
     """
 
     leaves: float

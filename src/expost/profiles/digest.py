@@ -50,8 +50,12 @@ Statistics = Callable[[str, FloatArray], OrderStatistics]
 class RowFigures:
     """What the figures of some rows are computed from.
 
-    ``losses``    the rows' losses.
-    ``expected``  returns E∣loss∣ over releases, or None if it is unknown.
+    Parameters
+    ----------
+    losses : RowLosses
+        The rows' losses.
+    expected : Callable[[], FloatArray | None], optional
+        Returns E∣loss∣ over releases, or None if it is unknown.
     """
 
     losses: RowLosses
@@ -83,10 +87,15 @@ def figure_columns(rows: RowFigures) -> dict[str, FloatArray]:
 class Terms:
     """What the mechanism guarantees about each row, and how rows are compared.
 
-    ``noiseless``   the model carries no noise: rows are compared by distance and not by exposure.
-    ``worst_case``  the guaranteed bound on an exposure, exceeded with probability
-                    ``worst_case_passed`` at most.
-    ``guarantee``   the guarantee itself; None if there is none.
+    Parameters
+    ----------
+    noiseless : bool
+        The model carries no noise: rows are compared by distance and not by exposure.
+    worst_case : float
+        The guaranteed bound on an exposure, exceeded with probability ``worst_case_passed`` at
+        most.
+    guarantee : Guarantee | None
+        The guarantee itself; None if there is none.
     """
 
     relation: Neighbouring
@@ -125,8 +134,12 @@ class Terms:
 class Maxima:
     """The largest finite value of each figure of some rows: the ranges of their histograms.
 
-    ``loss``    the largest size of either end of a loss's interval.
-    ``scores``  how well the models predict these rows.
+    Parameters
+    ----------
+    loss : float, default=0.0
+        The largest size of either end of a loss's interval.
+    scores : FitScores, optional
+        How well the models predict these rows.
     """
 
     exposure: float = 0.0
@@ -250,11 +263,17 @@ class PosteriorDigest:
 
     A loss that is not a number counts as exposed.
 
-    ``above``, ``doubted``  the numbers of rows whose posterior of presence, and of absence, may
-                            exceed each of the levels.
-    ``most_certain``, ``least``  the rows whose presence and whose absence may be most probable.
-    ``farthest``            the row that may move the model most.
-    ``highest``             order statistics of the upper ends of the losses' intervals.
+    Parameters
+    ----------
+    above, doubted : tuple[int, ...]
+        The numbers of rows whose posterior of presence, and of absence, may exceed each of the
+        levels.
+    most_certain, least : ExtremeRow
+        The rows whose presence and whose absence may be most probable.
+    farthest : ExtremeRow
+        The row that may move the model most.
+    highest : OrderStatistics
+        Order statistics of the upper ends of the losses' intervals.
     """
 
     prior: float
@@ -330,17 +349,27 @@ def _counts(posterior: FloatArray, levels: tuple[float, ...]) -> tuple[int, ...]
 class Digest:
     """What is known of all rows of a profile together.
 
-    ``count``          the number of rows, candidates or persons; of ``inside`` the loss is > 0.
-    ``unproved``       rows without a finite interval of their loss; ``half_width`` is the largest
-                       half width of the others.
-    ``past_guarantee``, ``proved_past``  rows with an exposure past the worst case, and provably.
-    ``past_posterior`` rows whose certainty, from a prior of ½, exceeds ``POSTERIOR``.
-    ``least_exposure`` the largest lower end of an exposure's interval; ``outer`` the largest upper
-                       end.
-    ``farthest``       the largest distance plus its error.
-    ``scores``         order statistics of exposures, or of distances where there is no noise.
-    ``expected``       order statistics of expected exposures; None where they are not known.
-    ``posterior``      the posteriors of the rows from a prior of ½; None without noise.
+    Parameters
+    ----------
+    count : int
+        The number of rows, candidates or persons; of ``inside`` the loss is > 0.
+    unproved : int
+        Rows without a finite interval of their loss; ``half_width`` is the largest half width of
+        the others.
+    past_guarantee, proved_past : int
+        Rows with an exposure past the worst case, and provably.
+    past_posterior : int
+        Rows whose certainty, from a prior of ½, exceeds ``POSTERIOR``.
+    least_exposure : float
+        The largest lower end of an exposure's interval; ``outer`` the largest upper end.
+    farthest : float
+        The largest distance plus its error.
+    scores : OrderStatistics
+        Order statistics of exposures, or of distances where there is no noise.
+    expected : OrderStatistics | None
+        Order statistics of expected exposures; None where they are not known.
+    posterior : PosteriorDigest | None
+        The posteriors of the rows from a prior of ½; None without noise.
     """
 
     count: int
@@ -370,9 +399,14 @@ class Digest:
     ) -> "Digest":
         """Return the digest of the rows whose figures are in ``columns``.
 
-        ``columns``     by the names of ``FIGURES``; "expected" may be missing.
-        ``statistics``  makes the order statistics of a figure.
-        ``start``, ``ids``  the number of the first row, and the keys of all of them.
+        Parameters
+        ----------
+        columns : Mapping[str, FloatArray]
+            By the names of ``FIGURES``; "expected" may be missing.
+        statistics : Statistics, optional
+            Makes the order statistics of a figure.
+        start, ids : int, Any
+            The number of the first row, and the keys of all of them.
         """
         names = ("loss", "loss_low", "loss_high", "exposure", "distance", "distance_error")
         loss, low, high, exposure, distance, error = (columns[name] for name in names)

@@ -96,42 +96,42 @@ def identifiability(
 
     Parameters
     ----------
-    subject
+    subject : Any, optional
         A profile: the posterior of each of its rows; a released model or its model.json: its
         guarantee, with the audience of the model; or any :class:`expost.risk.Guarantee`, which is
         public.
-    epsilon
+    epsilon : float, optional
         Any mechanism that is (ε, δ)-DP.
-    delta
+    delta : float, optional
         The δ of each release's (ε, δ), 0 if it is left out; with μ or DP-SGD, the δ at which the ε
         of all releases is stated.
-    mu
+    mu : float, optional
         Gaussian noise of σ = sensitivity/μ.
-    noise_multiplier
+    noise_multiplier : float, optional
         DP-SGD with this noise, ``sampling_rate`` and ``steps``.
-    sampling_rate, steps
+    sampling_rate, steps : float | None, int | None
         Of DP-SGD, 1 by default. With a goal, ``steps`` adds a noise multiplier to the result.
-    relation
+    relation : Neighbouring | str, optional
         Of DP-SGD: "remove" (the default: rows are removed or added) or "replace".
-    max_posterior
+    max_posterior : float, optional
         The goal: the largest posterior that a row was in the training data.
-    advantage
+    advantage : float, optional
         The goal: the attacker's expected membership advantage.
-    true_positive_rate
+    true_positive_rate : float, optional
         The goal: the share of members detected at ``false_positive_rate``.
-    one_in
+    one_in : float, optional
         The goal: a posterior of at most 1/``one_in``, from a ``prior`` below that.
-    prior
+    prior : float, default=0.5
         The attacker's probability of presence before the release.
-    false_positive_rate
+    false_positive_rate : float, default=0.01
         The false-positive rate at which a true-positive rate is stated.
-    exceeded
+    exceeded : float, optional
         The probability with which the posterior may be exceeded. If it is left out: δ if the noise
         is known (μ, DP-SGD), and 10·δ for any mechanism, because (ε, δ) with δ > 0 bounds no
         posterior at δ itself (erratum 10).
-    releases
+    releases : int, default=1
         The number of independent releases, *each* with the guarantee.
-    rows, features
+    rows, features : int, optional
         The size of a table: the result for ``epsilon`` or a goal then holds a forecast of the
         logistic regression that the estimators' defaults release at this ε, before any row is read.
         A δ that is left out is theirs too, min(10⁻⁶, 1/(10·rows)). A released model has its

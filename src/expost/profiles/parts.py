@@ -58,13 +58,21 @@ _TOP_COLUMNS = ("row", "id", "loss", "loss_low", "loss_high", "expected", "dista
 class RowParts:
     """The rows of a profile that lie on the disk.
 
-    ``store``   the folder of parts, with one line for each row of the table.
-    ``terms``   what the mechanism guarantees about the rows.
-    ``maxima``  the ranges of the histograms in ``digest``.
-    ``digest``  what is known of all rows together.
-    ``most``    the most exposed rows, in the order of their ranks: a pyarrow table of their
-                numbers, ids, losses with their intervals, expected exposures and distances.
-    ``stream``  reads the rows of the table again; None where it is not at hand.
+    Parameters
+    ----------
+    store : PartStore
+        The folder of parts, with one line for each row of the table.
+    terms : Terms
+        What the mechanism guarantees about the rows.
+    maxima : Maxima
+        The ranges of the histograms in ``digest``.
+    digest : Digest
+        What is known of all rows together.
+    most : Any
+        The most exposed rows, in the order of their ranks: a pyarrow table of their numbers, ids,
+        losses with their intervals, expected exposures and distances.
+    stream : RowStream, optional
+        Reads the rows of the table again; None where it is not at hand.
     """
 
     store: PartStore
@@ -142,7 +150,10 @@ def row_parts(
 ) -> dict[int, Part]:
     """Write the figures of all rows as parts of ``store``; ``finished`` parts are not made again.
 
-    ``models``  the released θ and the one without noise, whose predictions are scored too.
+    Parameters
+    ----------
+    models : tuple[FloatArray, FloatArray]
+        The released θ and the one without noise, whose predictions are scored too.
     """
     mechanism = losses.mechanism.closed_form
     expected = None

@@ -18,8 +18,12 @@ __all__ = ["Preprocessing", "Step"]
 class Step:
     """A step of a pipeline before its model.
 
-    ``name``    its path in the pipeline, and its class.
-    ``fitted``  whether it has read constants from the rows it was fitted to.
+    Parameters
+    ----------
+    name : str
+        Its path in the pipeline, and its class.
+    fitted : bool
+        Whether it has read constants from the rows it was fitted to.
     """
 
     name: str

@@ -55,9 +55,9 @@ class Advantage:
 
     Parameters
     ----------
-    high
+    high : float
         The upper end of its certified interval.
-    error
+    error : float
         Its standard error, 0 where nothing is sampled.
     """
 
@@ -73,11 +73,11 @@ class WorstCase:
 
     Parameters
     ----------
-    posterior
+    posterior : float
         May be passed with probability ``failure`` at most.
-    advantage
-        Of the Bayes adversary.
-    true_positive_rate
+    advantage : float
+        The membership advantage of the Bayes adversary.
+    true_positive_rate : float
         At ``false_positive_rate``.
     """
 
@@ -95,16 +95,20 @@ class RowIdentifiability(RowTable):
 
     Parameters
     ----------
-    losses
+    losses : RowLosses
         The losses of all rows; where rows are processed in blocks, of those rows that no other
         passes, which set every maximum.
-    counted
+    counted : PosteriorDigest, optional
         What is known of all rows together, where they are processed in blocks; else None.
-    prior
+    prior : float, default=0.5
         The attacker's probability beforehand that a row was in the data.
-    ids
+    description : str
+        The model in one line.
+    ids : tuple[Any, ...], optional
         The keys of the rows of ``losses``, or None: rows are then counted from 0.
-    unit
+    notices : tuple[str, ...], default=()
+        What the reader must know, a sentence each.
+    unit : str, default="row"
         "row", or "person" where all rows of a person are removed at once: every figure is then one
         of a person.
 
@@ -175,13 +179,34 @@ class RowIdentifiability(RowTable):
         return self.losses
 
     def share_above(self, posterior: float) -> float:
-        """Return the share of rows whose posterior may exceed ``posterior``."""
+        """Return the share of rows whose posterior may exceed ``posterior``.
+
+        Parameters
+        ----------
+        posterior : float
+            The level, in (0, 1).
+
+        Returns
+        -------
+        float
+            The share, between 0 and 1.
+        """
         return self.rows_above(posterior) / max(len(self), 1)
 
     def rows_above(self, posterior: float) -> int:
         """Return the number of rows whose posterior may exceed ``posterior``.
 
         By the upper end of its interval. For rows in blocks only at ``levels``.
+
+        Parameters
+        ----------
+        posterior : float
+            The level, in (0, 1).
+
+        Returns
+        -------
+        int
+            The number of rows.
         """
         counted = dict(zip(self.levels, self.digest.above, strict=True))
         return _rows_past("posterior", posterior, counted, lambda: self.posterior_high)
@@ -200,6 +225,16 @@ class RowIdentifiability(RowTable):
         """Return the number of rows whose 1 − posterior may exceed ``doubt``.
 
         By the lower end of the posterior's interval. For rows in blocks only at ``doubt_levels``.
+
+        Parameters
+        ----------
+        doubt : float
+            The level, in (0, 1).
+
+        Returns
+        -------
+        int
+            The number of rows.
         """
         counted = dict(zip(self.doubt_levels, self.digest.doubted, strict=True))
         return _rows_past(
@@ -309,7 +344,18 @@ class RowIdentifiability(RowTable):
         return len(self.losses.loss) if self.counted is None else self.counted.highest.count
 
     def key(self, row: int) -> Any:
-        """Return the id of a row, or its index."""
+        """Return the id of a row, or its index.
+
+        Parameters
+        ----------
+        row : int
+            The row's number, counted from 0.
+
+        Returns
+        -------
+        Any
+            The id, or ``row`` where rows have none.
+        """
         return row if self.ids is None else self.ids[row]
 
     @property
@@ -339,7 +385,18 @@ class RowIdentifiability(RowTable):
         }
 
     def to_json(self, path: str | Path | None = None) -> str | Path:
-        """Return the table by columns as a JSON string, or write it to a CURATOR-ONLY file."""
+        """Return the table by columns as a JSON string, or write it to a CURATOR-ONLY file.
+
+        Parameters
+        ----------
+        path : str | Path, optional
+            The file to write; None: nothing is written.
+
+        Returns
+        -------
+        str | Path
+            The JSON string, or the path of the file.
+        """
         value = {
             "format": "expost-row-identifiability/2",
             "audience": self.audience.value,

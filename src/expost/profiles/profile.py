@@ -57,28 +57,31 @@ class Profile(ScalarTable):
 
     Parameters
     ----------
-    losses
+    losses : RowLosses, optional
         What the mechanism states of each row (:class:`~expost.mechanisms.RowLosses`), where all
         rows are held in memory; else None.
-    parts
+    parts : RowParts, optional
         The rows that were processed in blocks and lie on the disk; else None.
-    description
+    description : str
         The model in one line.
-    rows
+    rows : int
         The number of rows of the table.
-    ids
+    ids : tuple[Any, ...], optional
         The rows' keys, or None: rows are then counted from 0.
-    owner
+    owner : IntArray, optional
         (rows,) the person of each row, where all rows of a person are removed at once: every figure
         is then one of a person. None: rows are on their own.
-    notices
+    notices : tuple[str, ...], default=()
         What the reader must know: choices read from the data, missing noise.
-    release
-        The model, where it is known; ``mechanism`` how it was drawn.
-    fit
-        How well it predicts its rows, and ``forecast`` what its noise leaves of it, where they are
-        known.
-    guarantee
+    release : Release, optional
+        The model, where it is known.
+    mechanism : Mechanism, optional
+        How θ was drawn, where it is known.
+    fit : FitScores, optional
+        How well the model predicts its rows, where it is known.
+    forecast : Forecast, optional
+        What the noise leaves of the model's quality, where it is known.
+    guarantee : tuple[str, ...], default=()
         What the mechanism guarantees, in sentences: its relation, and δ at other ε.
 
     Notes
@@ -174,7 +177,18 @@ class Profile(ScalarTable):
         return 0 if self.terms.worst_case_passed > 0 else self.digest.proved_past
 
     def quantile(self, share: float) -> float:
-        """Return the least score that at least this ``share`` of the rows do not exceed."""
+        """Return the least score that at least this ``share`` of the rows do not exceed.
+
+        Parameters
+        ----------
+        share : float
+            The share of the rows, in [0, 1].
+
+        Returns
+        -------
+        float
+            The score: an exposure in nats, or a distance where there is no noise.
+        """
         return float(self.scores.quantile(np.array([share]))[0])
 
     @property
@@ -295,10 +309,24 @@ class Profile(ScalarTable):
 
         Parameters
         ----------
-        column
+        column : Any
             A cell for each row; of rows in blocks the name of a column of their table.
-        engine
+        name : str, default="column"
+            The column's name in the result.
+        bins : int, default=4
+            The number of quantile bins of a numeric column.
+        engine : Any, default="local"
             Where rows in blocks are read again (:func:`expost.engine.engine_of`).
+
+        Returns
+        -------
+        Grouping
+            The groups with their numbers of rows and exposures.
+
+        Raises
+        ------
+        InvalidInput
+            If the column does not fit the rows.
 
         Notes
         -----
@@ -325,6 +353,27 @@ class Profile(ScalarTable):
 
         Of rows in blocks leave ``X`` out: the tree is grown on the columns of their table, on a
         sample of at most 100,000 rows. Of persons: the rows of exposed persons, as in ``by``.
+
+        Parameters
+        ----------
+        X : Any, optional
+            The columns of the rows, a frame or an array; of rows in blocks None.
+        feature_names : Sequence[str], optional
+            The names of the columns of an array.
+        depth : int, default=3
+            The largest number of conditions of a group.
+        engine : Any, default="local"
+            Where rows in blocks are read again (:func:`expost.engine.engine_of`).
+
+        Returns
+        -------
+        Explanation
+            The groups as plain conditions.
+
+        Raises
+        ------
+        InvalidInput
+            If ``X`` does not fit the rows, or is given for rows in blocks.
         """
         if self.parts is not None:
             if X is not None or feature_names is not None:
@@ -336,7 +385,18 @@ class Profile(ScalarTable):
         return explain_exposure(self._row_scores, X, feature_names=feature_names, depth=depth)
 
     def identifiability(self, prior: float = 0.5) -> RowIdentifiability:
-        """Return the posterior of each row from this ``prior`` (D5.3)."""
+        """Return the posterior of each row from this ``prior`` (D5.3).
+
+        Parameters
+        ----------
+        prior : float, default=0.5
+            The attacker's probability of presence before the release, in (0, 1).
+
+        Returns
+        -------
+        RowIdentifiability
+            The posteriors with their intervals. Curator-only.
+        """
         shared: dict[str, Any] = {"description": self.description, "notices": self.notices}
         if self.parts is None:
             return RowIdentifiability(
@@ -387,7 +447,18 @@ class Profile(ScalarTable):
         return float(expected.quantile(np.array([0.5]))[0]), expected.largest
 
     def key(self, row: int) -> Any:
-        """Return the id of a row in memory, or its index."""
+        """Return the id of a row in memory, or its index.
+
+        Parameters
+        ----------
+        row : int
+            The row's number, counted from 0.
+
+        Returns
+        -------
+        Any
+            The id, or ``row`` where rows have none.
+        """
         _ = self._held
         return row if self.ids is None else self.ids[row]
 
@@ -408,7 +479,13 @@ class Profile(ScalarTable):
         return columns
 
     def batches(self) -> Iterator[Any]:
-        """Yield the table in its order, as pyarrow tables: one for each part, or one in memory."""
+        """Yield the table in its order, as pyarrow tables: one for each part, or one in memory.
+
+        Yields
+        ------
+        Any
+            A pyarrow table of some rows.
+        """
         if self.parts is None:
             yield self.to_arrow()
         else:
@@ -423,6 +500,18 @@ class Profile(ScalarTable):
 
         It holds the rows' numbers, ids and, of persons, numbers of rows, and the figures ``names``
         as far as they are known. Of rows in blocks the 100,000 most exposed are kept.
+
+        Parameters
+        ----------
+        count : int, optional
+            The number of rows.
+        names : Sequence[str], default=("loss", "loss_low", "loss_high", "expected", "distance")
+            The figures to include.
+
+        Returns
+        -------
+        Any
+            A pyarrow table with at most ``count`` rows.
         """
         import pyarrow as pa
 
@@ -434,7 +523,13 @@ class Profile(ScalarTable):
         return pa.table(self._labels(chosen) | figures)
 
     def scalars(self) -> dict[str, Any]:
-        """Return the public scalars of the model, and the number of rows."""
+        """Return the public scalars of the model, and the number of rows.
+
+        Returns
+        -------
+        dict[str, Any]
+            The scalars by name.
+        """
         mechanism = self.mechanism if self.release is None else self.release.mechanism
         return {"n": self.rows} | ({} if mechanism is None else public_scalars(mechanism))
 

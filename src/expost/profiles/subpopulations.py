@@ -56,9 +56,14 @@ def readable_features(encoding: Encoding, X: FloatArray) -> FloatArray:
 class PartCells:
     """The cells of the rows of a profile that lies in parts, with the rows' scores.
 
-    ``stream``   reads the cells again. Its items have the numbers of the parts.
-    ``store``    the parts; the column ``measure`` of them holds the scores.
-    ``scores``   the order statistics of the scores of all rows; ``top`` the largest finite one.
+    Parameters
+    ----------
+    stream : RowStream
+        Reads the cells again. Its items have the numbers of the parts.
+    store : PartStore
+        The parts; the column ``measure`` of them holds the scores.
+    scores : OrderStatistics
+        The order statistics of the scores of all rows; ``top`` the largest finite one.
     """
 
     stream: RowStream

@@ -89,12 +89,12 @@ class IndividualEpsilon(RowTable):
 
     Parameters
     ----------
-    epsilon
+    epsilon : FloatArray
         (n,) ε(δ) of Gaussian noise at the row's μ = √(Σ∥g∥²)/s, rounded up (Feldman and Zrnic 2021;
         Yu et al. 2022; Koskela et al. 2023 for Gaussian noise).
-    worst_case
+    worst_case : float
         ε(δ) of the run for any row of any data.
-    filtered
+    filtered : bool, default=False
         Whether a filter kept every row to that; else the rows' own figures are an account after the
         fact.
     """

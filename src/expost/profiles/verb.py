@@ -37,7 +37,10 @@ SEEDED = "The noise was seeded: anyone who knows the seed can remove it."
 class Target:
     """A model whose mechanism is known: a release, or bare coefficients.
 
-    ``preprocessing``  the steps of its pipeline that come before it.
+    Parameters
+    ----------
+    preprocessing : Preprocessing, optional
+        The steps of its pipeline that come before it.
     """
 
     release: Release | None
@@ -317,7 +320,10 @@ def profile_of(
 ) -> Profile:
     """Return the profile of a model over its rows in memory.
 
-    ``entering``  the rows and labels that enter, encoded as those of ``objective`` are.
+    Parameters
+    ----------
+    entering : tuple[FloatArray, FloatArray], optional
+        The rows and labels that enter, encoded as those of ``objective`` are.
     """
     mechanism = target.mechanism
     if objective.count != mechanism.rows:

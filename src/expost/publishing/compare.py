@@ -38,10 +38,15 @@ _ABOUT = "expost"
 class ComparisonFigures:
     """Aggregates of all rows; they depend on the data.
 
-    ``failures``      rows whose exposure exceeds their bound.
-    ``median_ratio``  of bound/exposure; infinite if most rows have no exposure.
-    ``median_error``  the relative error of the medians: 0 for rows in memory; otherwise a median
-                      ratio above 2³⁹ is reported as infinite.
+    Parameters
+    ----------
+    failures : int
+        Rows whose exposure exceeds their bound.
+    median_ratio : float
+        The median of bound/exposure; infinite if most rows have no exposure.
+    median_error : float, default=0.0
+        The relative error of the medians: 0 for rows in memory; otherwise a median ratio above 2³⁹
+        is reported as infinite.
     """
 
     rows: int
@@ -59,8 +64,12 @@ class ComparisonFigures:
 class Comparison(RowTable):
     """The published bound of each row compared with its exact exposure.
 
-    ``description``  of the model, in one line.
-    ``held``         the columns of rows in memory; None: they are in the parts of a table.
+    Parameters
+    ----------
+    description : str
+        The model in one line.
+    held : Mapping[str, Any], optional
+        The columns of rows in memory; None: they are in the parts of a table.
     """
 
     description: str

@@ -31,13 +31,21 @@ _LISTED = 20
 class Answer(Displayed):
     """The bounds of a report for one row with one label.
 
-    ``exposure``          at most, in nats: of θ alone, whether or not the row is in the data.
-    ``epsilon_gradient``, ``epsilon_hessian``  what the report's own releases cost the row, each at
-                          ``delta``; 0 in a data-independent report.
-    ``everything``        at most, in nats: of θ and the report's releases together.
-    ``fails_with``, ``everything_fails_with``  the probabilities that those bounds fail.
-    ``notes``             changes to the values: cut, clipped, missing, unknown.
-    ``audience``          that of the report: the result depends on the report and the row only.
+    Parameters
+    ----------
+    exposure : float
+        At most, in nats: of θ alone, whether or not the row is in the data.
+    epsilon_gradient, epsilon_hessian : float
+        What the report's own releases cost the row, each at ``delta``; 0 in a data-independent
+        report.
+    everything : float
+        At most, in nats: of θ and the report's releases together.
+    fails_with, everything_fails_with : float
+        The probabilities that those bounds fail.
+    notes : tuple[str, ...], default=()
+        Changes to the values: cut, clipped, missing, unknown.
+    audience : Audience, default=Audience.PUBLIC
+        That of the report: the result depends on the report and the row only.
     """
 
     label: Any
@@ -66,9 +74,14 @@ class Answer(Displayed):
 class Form:
     """The values that a lookup needs, and their encoding as one row of features.
 
-    ``encoding``  the table's, or None if the model was made from plain numbers.
-    ``names``     the columns that must have a value.
-    ``unused``    columns of the table that the model leaves out.
+    Parameters
+    ----------
+    encoding : Encoding | None
+        The table's, or None if the model was made from plain numbers.
+    names : tuple[str, ...]
+        The columns that must have a value.
+    unused : tuple[str, ...], default=()
+        Columns of the table that the model leaves out.
     """
 
     encoding: Encoding | None

@@ -41,8 +41,11 @@ def publish(model: Any, X: Any = None, y: Any = None, **options: Any) -> Publish
 class ReportPlan:
     """A checked request for a report: every check that needs no rows has been made.
 
-    ``tangent_mechanism``  how a data-dependent report releases a gradient and a Hessian in addition
-                           to the model; None: it is data-independent.
+    Parameters
+    ----------
+    tangent_mechanism : TangentMechanism | None
+        How a data-dependent report releases a gradient and a Hessian in addition to the model;
+        None: it is data-independent.
     """
 
     target: Target
@@ -92,7 +95,10 @@ class ReportPlan:
     def report(self, rows: "ReleasedRows | None") -> PublishedReport:
         """Return the report; a data-dependent one draws noise and spends privacy budget.
 
-        ``rows``  of the model, if available; a data-dependent report needs them.
+        Parameters
+        ----------
+        rows : ReleasedRows | None
+            The rows of the model, if available; a data-dependent report needs them.
         """
         mechanism, spent = self.tangent_mechanism, dict[str, Any]()
         if mechanism is not None:
@@ -124,10 +130,14 @@ class ReportPlan:
 class ReleasedRows:
     """The training rows of a released model, in memory or read from a table, checked.
 
-    ``tangent``  of the objective at θ, under objective perturbation. It is computed once, for the
-                 report and for the losses.
-    ``losses``   returns the losses of the rows of any block. Where they follow from the
-                 leave-one-out minimisers of rows in memory, all are computed with the first block.
+    Parameters
+    ----------
+    tangent : Tangent | None
+        Of the objective at θ, under objective perturbation. It is computed once, for the report and
+        for the losses.
+    losses : callable
+        Returns the losses of the rows of any block. Where they follow from the leave-one-out
+        minimisers of rows in memory, all are computed with the first block.
     """
 
     release: Release

@@ -64,8 +64,12 @@ _SPENT = ("delta", "epsilon_gradient", "epsilon_hessian")
 class Spending:
     """The privacy cost of the model and its report, each as (ε, δ); infinite without guarantee.
 
-    ``sequential``  all of it by basic composition.
-    ``together``    the same with the gradient and the Hessian composed exactly first.
+    Parameters
+    ----------
+    sequential : tuple[float, float]
+        All of it by basic composition.
+    together : tuple[float, float]
+        The same with the gradient and the Hessian composed exactly first.
     """
 
     model: tuple[float, float]
@@ -79,7 +83,10 @@ class Spending:
 class RowBounds:
     """The bounds of a report for rows, each (m,): see :meth:`PublishedReport.bound`.
 
-    ``everything``  a bound on the loss of all that was published: θ, ĝ and Ĥ.
+    Parameters
+    ----------
+    everything : FloatArray
+        A bound on the loss of all that was published: θ, ĝ and Ĥ.
     """
 
     exposure: FloatArray
@@ -94,13 +101,13 @@ class PublishedReport(Sealed, Displayed):
 
     Parameters
     ----------
-    release
+    release : Release
         The one released model: θ and its constants.
-    failure_probability
+    failure_probability : float
         ρ, for each part of the bound; ``fails_with`` is for the whole.
-    budget, released
-        Of a data-dependent report: what it spent, and ĝ and Ĥ.
-    steps
+    budget, released : PublishingBudget | None, NoisyTangent | None
+        What a data-dependent report spent, and ĝ and Ĥ; None of a data-independent one.
+    steps : tuple[Step, ...], default=()
         Of a pipeline, before the model: rows are given as these return them.
     """
 
@@ -194,10 +201,10 @@ class PublishedReport(Sealed, Displayed):
 
         Parameters
         ----------
-        x
+        x : Any
             (m, k) rows in the units of the model's features, or one row (k,). Rows beyond the data
             norm are clipped to it, as they were for the model.
-        y
+        y : Any
             (m,) labels, or one label.
 
         Returns
@@ -216,7 +223,20 @@ class PublishedReport(Sealed, Displayed):
         return tuple(float(each[0]) for each in figures) if single else figures
 
     def bounds(self, rows: FloatArray, y: FloatArray) -> RowBounds:
-        """Return the bounds of rows of the unit ball, with labels as the loss takes them."""
+        """Return the bounds of rows of the unit ball, with labels as the loss takes them.
+
+        Parameters
+        ----------
+        rows : FloatArray
+            (m, d) rows of the unit ball.
+        y : FloatArray
+            (m,) their labels.
+
+        Returns
+        -------
+        RowBounds
+            The bounds, one entry per row.
+        """
         exposure = self.exposure_bound.exposure(rows, y)
         if self.tangent is None:
             nothing = np.zeros(len(rows))
@@ -240,6 +260,23 @@ class PublishedReport(Sealed, Displayed):
 
         Given θ, the loss of the pair (ĝ, Ĥ) is normal with mean μ²/2 and variance μ² for the row's
         own μ, so μ²/2 + μΦ⁻¹(1−ρ/2) is added; fails with ``everything_fails_with``.
+
+        Parameters
+        ----------
+        x : Any
+            A row, or (m, …) rows, as the model takes them.
+        y : Any
+            Its label, or (m,) labels.
+
+        Returns
+        -------
+        Any
+            The bound in nats, or (m,) bounds.
+
+        Raises
+        ------
+        InvalidInput
+            If the columns are not those of the model.
         """
         rows, labels, single = self._rows(x, y)
         total = self.bounds(rows, labels).everything
@@ -261,12 +298,48 @@ class PublishedReport(Sealed, Displayed):
         return min(self.fails_with + more, 1.0)
 
     def bound_for(self, values: Mapping[str, Any], label: Any) -> tuple[float, float, float]:
-        """Return :meth:`bound` for values as on a form, {column: value}."""
+        """Return :meth:`bound` for values as on a form, {column: value}.
+
+        Parameters
+        ----------
+        values : Mapping[str, Any]
+            The values by the names of their columns.
+        label : Any
+            The label.
+
+        Returns
+        -------
+        tuple[float, float, float]
+            The bound on the exposure, and the costs of the report's gradient and Hessian.
+
+        Raises
+        ------
+        InvalidInput
+            If a value or the label is missing or invalid.
+        """
         answer = self.lookup(values, label)[0]
         return answer.exposure, answer.epsilon_gradient, answer.epsilon_hessian
 
     def lookup(self, values: Mapping[str, Any], label: Any = None) -> tuple[Answer, ...]:
-        """Return one answer for ``label``, or one for each label if it is left out."""
+        """Return one answer for ``label``, or one for each label if it is left out.
+
+        Parameters
+        ----------
+        values : Mapping[str, Any]
+            The values by the names of their columns.
+        label : Any, optional
+            The label; None: every label of a classifier.
+
+        Returns
+        -------
+        tuple[Answer, ...]
+            One answer for each label.
+
+        Raises
+        ------
+        InvalidInput
+            If a value is missing or invalid, or the label is not one of the model.
+        """
         x, notes = self.form.features(values)
         release = self.release
         if self.input_condition is not None:
@@ -423,7 +496,13 @@ class PublishedReport(Sealed, Displayed):
     # -- report.json ---------------------------------------------------------------------------
 
     def content(self) -> dict[str, Any]:
-        """Return the content of report.json."""
+        """Return the content of report.json.
+
+        Returns
+        -------
+        dict[str, Any]
+            The fields by name.
+        """
         # Left out if they are empty: files of earlier versions lack them.
         optional = {
             "read_from_data": list(self.read_from_data),
@@ -452,18 +531,51 @@ class PublishedReport(Sealed, Displayed):
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write report.json, whole or not at all; one that is not public to a CURATOR-ONLY file."""
+        """Write report.json, whole or not at all; one that is not public to a CURATOR-ONLY file.
+
+        Parameters
+        ----------
+        path : str | Path
+            The file to write.
+
+        Returns
+        -------
+        Path
+            The path of the written file.
+        """
         path = path if self.audience is Audience.PUBLIC else self.audience.path(path)
         return write_json(path, self.audience, self.to_json())
 
     def derived(self) -> Iterable[tuple[str, ...]]:
-        """Return the paths of the scales of the noise, which follow from the budget."""
+        """Return the paths of the scales of the noise, which follow from the budget.
+
+        Returns
+        -------
+        Iterable[tuple[str, ...]]
+            The paths, each as the names of nested fields.
+        """
         scales = () if self.tangent is None else self.tangent.derived
         return (("released", "scales", name) for name in scales)
 
     @classmethod
     def from_content(cls, value: dict[str, Any]) -> Self:
-        """Return the report with these fields."""
+        """Return the report with these fields.
+
+        Parameters
+        ----------
+        value : dict[str, Any]
+            The fields of report.json.
+
+        Returns
+        -------
+        Self
+            The checked report.
+
+        Raises
+        ------
+        InvalidInput
+            If a field is missing or invalid.
+        """
         rho = number(value["failure_probability"])
         release, released = Release.from_json(value["model"]), value["released"]
         steps = tuple(from_fields(Step, step) for step in value.get("steps", ()))
@@ -487,6 +599,22 @@ class PublishedReport(Sealed, Displayed):
         """Return the ledger's entries of the model and of the report's own release.
 
         See :class:`expost.ledger.Listable`.
+
+        Parameters
+        ----------
+        written : Mapping[str, Any]
+            The document as it was written, whose checksum is listed.
+        name : str
+            The file of the release.
+        made : str
+            The time of the release.
+        data : str | None
+            The salted digest of the rows; None where it is not known.
+
+        Returns
+        -------
+        tuple[Entry, ...]
+            One entry for the model, and one for a data-dependent report.
         """
         read = len(self.read_from_data)
         model = tuple(

@@ -168,7 +168,7 @@ def table(
         The title of a column, a function from an item to its value, and a function from the value
         to its text (``str`` for a column of text). None: the column is left out. A value of None
         is shown as "–".
-    caption, label
+    caption, label : str, int
         As in :class:`Table`.
     """
     shown = [column for column in columns if column is not None]
@@ -215,9 +215,18 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The result and the decision in one sentence, and a remark (``more``).
+    """The result and the decision.
 
-    ``priority``: of several verdicts on a page the one with the largest comes first.
+    Parameters
+    ----------
+    text : str
+        The result and the decision in one sentence.
+    more : str, default=""
+        A remark.
+    tone : Tone, default="plain"
+        The colour of the verdict.
+    priority : int, default=0
+        Of several verdicts on a page the one with the largest comes first.
     """
 
     text: str
@@ -230,7 +239,18 @@ class Verdict:
 class Tile:
     """One figure at the top of a page.
 
-    ``people``: of 100 people, how many are drawn filled; None: no icon array.
+    Parameters
+    ----------
+    label : str
+        What the figure is of.
+    value : str
+        The figure, as displayed.
+    lines : tuple[str, ...], default=()
+        Short remarks below it.
+    tone : Tone, default="plain"
+        The colour of the figure.
+    people : int, optional
+        Of 100 people, how many are drawn filled; None: no icon array.
     """
 
     label: str
@@ -269,7 +289,17 @@ class Origin(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A setting that the result depends on; what was read from the data is not private."""
+    """A setting that the result depends on; what was read from the data is not private.
+
+    Parameters
+    ----------
+    name : str
+        The name of the setting.
+    value : str
+        Its value, as displayed.
+    origin : Origin
+        Where the value comes from.
+    """
 
     name: str
     value: str
@@ -281,6 +311,17 @@ class Context:
     """What the caller adds to a result's document: settings, notices, a file name and a date.
 
     The clock is not read, so that the same input gives the same page.
+
+    Parameters
+    ----------
+    settings : tuple[Setting, ...], default=()
+        Settings of the caller that the result depends on.
+    notices : tuple[str, ...], default=()
+        Sentences for the reader.
+    source : str, optional
+        A file name to show.
+    made : str, optional
+        A date to show.
     """
 
     settings: tuple[Setting, ...] = ()
@@ -299,10 +340,10 @@ class Document:
         The kind of the result: a page shows one document of each kind.
     title : str
         The title of the page where this is its first document.
-    subtitle : tuple of str
-        The model and the data, in short phrases.
     audience : Audience
         Who may read it.
+    subtitle : tuple of str
+        The model and the data, in short phrases.
     verdict : Verdict or None
         The result and the decision.
     tiles : tuple of Tile
@@ -347,7 +388,18 @@ class Document:
             raise InvalidInput("settings: one was read from the data, so this cannot be public.")
 
     def within(self, context: Context | None) -> "Document":
-        """Return the document with what the caller adds to it."""
+        """Return the document with what the caller adds to it.
+
+        Parameters
+        ----------
+        context : Context | None
+            The additions; None: there are none.
+
+        Returns
+        -------
+        Document
+            A new document.
+        """
         if context is None:
             return self
         settings = tuple(
@@ -374,7 +426,15 @@ class Document:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """One document or several, each of another kind, with the versions they were made with."""
+    """One document or several, each of another kind, with the versions they were made with.
+
+    Parameters
+    ----------
+    documents : tuple[Document, ...]
+        The documents, at most one of each kind.
+    versions : tuple[tuple[str, str], ...], default=()
+        Names of packages and their versions.
+    """
 
     documents: tuple[Document, ...]
     versions: tuple[tuple[str, str], ...] = ()
@@ -465,11 +525,33 @@ class Page:
         return _unique(*(document.glossary for document in self.documents))
 
     def get(self, kind: str) -> Document | None:
-        """Return the document of this kind, or None."""
+        """Return the document of this kind, or None.
+
+        Parameters
+        ----------
+        kind : str
+            The kind, such as "profile".
+
+        Returns
+        -------
+        Document | None
+            The document; None if the page has none of this kind.
+        """
         return next((document for document in self.documents if document.kind == kind), None)
 
     def public(self) -> "Page":
-        """Return the page with its public documents alone."""
+        """Return the page with its public documents alone.
+
+        Returns
+        -------
+        Page
+            A new page.
+
+        Raises
+        ------
+        InvalidInput
+            If no document is public.
+        """
         public = tuple(d for d in self.documents if d.audience is Audience.PUBLIC)
         if not public:
             audiences = ", ".join(f"{d.kind}: {d.audience.value}" for d in self.documents)
@@ -482,7 +564,23 @@ class Page:
         return replace(self, documents=public)
 
     def merged(self, other: "Page") -> "Page":
-        """Return a page with the documents of both."""
+        """Return a page with the documents of both.
+
+        Parameters
+        ----------
+        other : Page
+            The page to add.
+
+        Returns
+        -------
+        Page
+            A new page.
+
+        Raises
+        ------
+        InvalidInput
+            If both have a document of one kind.
+        """
         return Page(
             documents=(*self.documents, *other.documents),
             versions=_unique(self.versions, other.versions),

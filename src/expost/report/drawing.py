@@ -31,9 +31,20 @@ _QUIET, _SHADE = "#5b6570", "#e3e6ea"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Drawing:
-    """A drawn figure of matplotlib, with one axes for each panel.
+    """A drawn figure of matplotlib.
 
-    ``is_own``: whether the figure was made for it; a notebook shows such a figure by itself.
+    Parameters
+    ----------
+    figure : Figure
+        The figure as a description.
+    audience : Audience
+        Who may see it.
+    figure_ : Any
+        The figure of matplotlib.
+    axes_ : tuple[Any, ...]
+        One axes for each panel.
+    is_own : bool
+        Whether the figure was made for it; a notebook shows such a figure by itself.
     """
 
     figure: Figure
@@ -68,7 +79,7 @@ def plot(result: Any, kind: str | None = None, ax: Any = None, **options: Any) -
         The key of the figure; the first one by default.
     ax : matplotlib axes or sequence of axes, optional
         Where to draw, one for each panel; a new figure by default.
-    **options
+    **options : Any
         Further options of the document of this kind of result.
 
     Returns

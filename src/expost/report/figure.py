@@ -58,7 +58,7 @@ class Line:
     dots : bool
         Whether single points are drawn instead of a line.
     radius : float
-        Of single points, in pixels of the page.
+        The radius of single points, in pixels of the page.
     step : bool
         Whether the line is a step function that is continuous from the right.
     low, high : sequence of float or None
@@ -89,9 +89,22 @@ class Band:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """A reference line at ``at`` of one axis, or the shaded range from ``at`` to ``to``.
+    """A reference line at one axis, or a shaded range.
 
-    ``label``: written next to the line inside the panel; ``name``: written in the legend.
+    Parameters
+    ----------
+    name : str
+        The name in the legend.
+    at : float
+        Where the line is, or the range begins.
+    axis : Literal["x", "y"], default="y"
+        The axis that ``at`` lies on.
+    to : float, optional
+        Where the range ends; None: a line.
+    role : Role, default="limit"
+        What the line stands for, which sets its style.
+    label : str, default=""
+        Written next to the line inside the panel.
     """
 
     name: str

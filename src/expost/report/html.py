@@ -51,7 +51,18 @@ _PREFIX_DIGITS = 12
 
 
 def render_html(page: Page | Document) -> str:
-    """Return the whole page; the same page gives the same bytes."""
+    """Return the whole page; the same page gives the same bytes.
+
+    Parameters
+    ----------
+    page : Page | Document
+        The page, or one document.
+
+    Returns
+    -------
+    str
+        HTML in one file, without links to other files.
+    """
     page = Page(documents=(page,)) if isinstance(page, Document) else page
     writer = _Writer(scripted=True)
     shown = [
@@ -85,6 +96,16 @@ def render_fragment(document: Document) -> str:
 
     The style sheet applies under one class, and ids begin with a hash of the content, so that a
     fragment neither styles nor names anything else on the notebook's page.
+
+    Parameters
+    ----------
+    document : Document
+        The document of one result.
+
+    Returns
+    -------
+    str
+        HTML.
     """
     page = Page(documents=(document,))
     writer = _Writer(scripted=False, level=3)
@@ -128,7 +149,14 @@ def script() -> str:
 class _Writer:
     """A writer of sections that collects the data of the page's script.
 
-    ``level``: of the heading of a section; ``data``: by kind of document and name of widget.
+    Parameters
+    ----------
+    scripted : bool
+        Whether the page has a script.
+    level : int, default=2
+        The level of the heading of a section.
+    data : dict[str, dict[str, Any]], optional
+        The data by kind of document and name of widget.
     """
 
     scripted: bool

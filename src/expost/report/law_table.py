@@ -83,9 +83,13 @@ class Pieces:
 class LawTable:
     """The law of a row's loss at every separation up to the tables' ends, for any ε.
 
-    ``prior``  of the attacker; the posterior is for it alone.
-    ``error``  that of the law, plus the largest measured difference from it between the nodes:
-               relative for exposures, absolute for the others.
+    Parameters
+    ----------
+    prior : float
+        The attacker's prior; the posterior is for it alone.
+    error : float
+        That of the law, plus the largest measured difference from it between the nodes: relative
+        for exposures, absolute for the others.
     """
 
     prior: float

@@ -27,7 +27,18 @@ _START = re.compile(r"^(\s*\d*)([-+=.)])(?=\s|$)")
 
 
 def render_markdown(page: Page | Document) -> str:
-    """Return the whole page; the same page gives the same text."""
+    """Return the whole page; the same page gives the same text.
+
+    Parameters
+    ----------
+    page : Page | Document
+        The page, or one document.
+
+    Returns
+    -------
+    str
+        Markdown.
+    """
     page = Page(documents=(page,)) if isinstance(page, Document) else page
     return "\n".join(_lines(page)).rstrip("\n") + "\n"
 

@@ -66,7 +66,7 @@ def document_of(result: Any, context: Context | None = None, **options: Any) -> 
         A result of one of expost's verbs.
     context : Context, optional
         Settings, notices, a file name and a date to show.
-    **options
+    **options : Any
         Further options of the document of this kind of result.
 
     Returns
@@ -86,8 +86,27 @@ def page_of(
 ) -> Page:
     """Return a page of results, each of another kind.
 
-    ``context`` goes to the first result that is not public, if there is one, because settings and
-    notices may depend on the data. ``options`` go to each result whose description takes them.
+    Parameters
+    ----------
+    *results : Any
+        Results of expost's verbs.
+    context : Context, optional
+        What the caller adds. It goes to the first result that is not public, if there is one,
+        because settings and notices may depend on the data.
+    versions : Mapping[str, str], optional
+        Versions of packages by name; None: those that are installed.
+    **options : Any
+        Options for each result whose description takes them.
+
+    Returns
+    -------
+    Page
+        The page.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no result, or two of one kind.
     """
     documents = [document_of(result, **_accepted(result, options)) for result in results]
     if not documents:

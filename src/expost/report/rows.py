@@ -28,16 +28,27 @@ _LONGEST_KEY = 200
 class RowsData:
     """The most exposed rows, in the order of their ranks; all of them up to 100,000.
 
-    ``unit``      row, candidate or person.
-    ``total``     the number of units.
-    ``rows``      the number of rows of the table: more than ``total`` if the units are persons.
-    ``numbers``   of each row, counted from 0 in the table's order (persons: in the order in which
-                  they first appear).
-    ``keys``      their ids, or None.
-    ``loss``, ``low``, ``high``  each loss and the ends of its certified interval.
-    ``distance``  how far each row moves the quantity that the noise is added to.
-    ``noiseless`` whether rows are ranked by distances alone.
-    ``in_order``  whether row i of the table is the row with the number i.
+    Parameters
+    ----------
+    unit : str
+        Row, candidate or person.
+    total : int
+        The number of units.
+    rows : int
+        The number of rows of the table: more than ``total`` if the units are persons.
+    numbers : tuple[int, ...]
+        Of each row, counted from 0 in the table's order (persons: in the order in which they first
+        appear).
+    keys : tuple[str, ...] | None
+        Their ids, or None.
+    loss, low, high : tuple[float, ...]
+        Each loss and the ends of its certified interval.
+    distance : tuple[float, ...]
+        How far each row moves the quantity that the noise is added to.
+    noiseless : bool
+        Whether rows are ranked by distances alone.
+    in_order : bool
+        Whether row i of the table is the row with the number i.
     """
 
     unit: str

@@ -59,8 +59,12 @@ _MOST_TIMES = 1e9
 class Step:
     """The figures at one ε: expected exposures at ``SHARES``, and of the most exposed row.
 
-    ``posterior``  its upper limit at the quantile of the limit, for the most exposed row.
-    ``error``      the largest standard error of the exposures.
+    Parameters
+    ----------
+    posterior : float
+        Its upper limit at the quantile of the limit, for the most exposed row.
+    error : float
+        The largest standard error of the exposures.
     """
 
     epsilon: float
@@ -77,11 +81,18 @@ class Step:
 class ExactSlider:
     """Everything that expected figures are computed from, at any ε from ``low`` to ``high``.
 
-    ``scale``      log(scale(ε)/ε) over log ε.
-    ``ranks``, ``distances``  of at most 400 rows: the ``ranks``-th largest distances of them all.
-    ``quantiles``  the distances at ``SHARES``.
-    ``farthest``   the upper end of the largest distance, for the posterior and the advantage.
-    ``error``      the relative error of a figure: the errors of both tables.
+    Parameters
+    ----------
+    scale : Pieces
+        log(scale(ε)/ε) over log ε.
+    ranks, distances : tuple[int, ...], tuple[float, ...]
+        Of at most 400 rows: the ``ranks``-th largest distances of them all.
+    quantiles : tuple[float, ...]
+        The distances at ``SHARES``.
+    farthest : float
+        The upper end of the largest distance, for the posterior and the advantage.
+    error : float
+        The relative error of a figure: the errors of both tables.
     """
 
     law: LawTable
@@ -107,8 +118,11 @@ class ExactSlider:
 class ExpectedFigures:
     """The figures at one ε: exposures at ``SHARES``, and of the most exposed row.
 
-    ``wrong``  a guess from a prior of ½ is wrong once in so many times, 2/(1 − advantage): from
-               2 (random guessing) to ∞.
+    Attributes
+    ----------
+    wrong : float | None
+        A guess from a prior of ½ is wrong once in so many times, 2/(1 − advantage): from 2 (random
+        guessing) to ∞.
     """
 
     exposures: tuple[float, ...]
@@ -141,12 +155,19 @@ class ExpectedFigures:
 class SliderData:
     """A slider over ε from ``low`` to ``high``, first at ``start``: ``exact``, or with ``steps``.
 
-    ``start_label``      the meaning of the ε at ``start``.
-    ``unit``             row, candidate or person.
-    ``prior``            of the attacker, for the posterior.
-    ``absent``           whether the posterior is that of absence: the rows are not in the data.
-    ``fixed_gradients``  whether distances are lengths of gradients at one model, so that the law
-                         is exact for these alone.
+    Parameters
+    ----------
+    start_label : str
+        The meaning of the ε at ``start``.
+    unit : str
+        Row, candidate or person.
+    prior : float
+        The attacker's prior, for the posterior.
+    absent : bool, default=False
+        Whether the posterior is that of absence: the rows are not in the data.
+    fixed_gradients : bool, default=False
+        Whether distances are lengths of gradients at one model, so that the law is exact for these
+        alone.
     """
 
     low: float
@@ -197,7 +218,10 @@ class SliderData:
 def slider_of_profile(profile: Profile, release: Release | None = None) -> SliderData | None:
     """Return the slider of a profile; None if no law over ε is known.
 
-    ``release``  the profiled model, whose mechanism determines how the noise depends on ε.
+    Parameters
+    ----------
+    release : Release, optional
+        The profiled model, whose mechanism determines how the noise depends on ε.
     """
     mechanism = None if release is None else release.mechanism.closed_form
     if mechanism is None or not mechanism.is_private:

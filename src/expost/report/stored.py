@@ -30,7 +30,18 @@ _INFINITIES = {"infinity": math.inf, "-infinity": -math.inf}
 
 
 def render_json(page: Page | Document) -> str:
-    """Return the page as strict JSON; the same page gives the same text."""
+    """Return the page as strict JSON; the same page gives the same text.
+
+    Parameters
+    ----------
+    page : Page | Document
+        The page, or one document.
+
+    Returns
+    -------
+    str
+        Strict JSON.
+    """
     page = Page(documents=(page,)) if isinstance(page, Document) else page
     audience = page.audience
     value = {
@@ -44,7 +55,23 @@ def render_json(page: Page | Document) -> str:
 
 
 def parse_json(content: str | bytes) -> Page:
-    """Return the page in ``content``; raise :class:`InvalidInput` unless it is a whole page."""
+    """Return the page in ``content``.
+
+    Parameters
+    ----------
+    content : str | bytes
+        What :func:`render_json` returned.
+
+    Returns
+    -------
+    Page
+        The page.
+
+    Raises
+    ------
+    InvalidInput
+        If it is not a whole page.
+    """
     try:
         value = json.loads(content, parse_constant=_refused)
     except (ValueError, RecursionError):

@@ -29,7 +29,18 @@ _SEVERITY = {"problem": "!", "review": "*", "note": "-"}
 
 
 def render_text(page: Page | Document) -> str:
-    """Return the overview and the brief sections as plain text."""
+    """Return the overview and the brief sections as plain text.
+
+    Parameters
+    ----------
+    page : Page | Document
+        The page, or one document.
+
+    Returns
+    -------
+    str
+        Plain text.
+    """
     page = Page(documents=(page,)) if isinstance(page, Document) else page
     return "\n".join(_lines(page))
 

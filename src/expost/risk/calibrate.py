@@ -75,7 +75,7 @@ def calibrate(
         above the ``delta`` of an EpsilonDelta.
     false_positive_rate : float
         The rate at which ``true_positive_rate`` is limited.
-    **constants
+    **constants : Any
         The other arguments of the family, such as ``steps`` and ``sampling_rate`` of DPSGD.
 
     Returns

@@ -63,6 +63,11 @@ _LARGEST_EPSILON = 1e100
 class Composition(Guarantee):
     """All of ``parts`` together: EpsilonDelta, GaussianNoise, NormLaplaceNoise, DPSGD, Composition.
 
+    Parameters
+    ----------
+    parts : tuple[Guarantee, ...]
+        The guarantees of the releases, all of the same data.
+
     Formal guarantees
     -----------------
     Gaussian parts are one with μ² = Σμᵢ² (all figures but ``loss``); of pure parts
@@ -101,7 +106,18 @@ class Composition(Guarantee):
         return self.epsilon_interval(delta)[1]
 
     def epsilon_interval(self, delta: float) -> tuple[float, float]:
-        """Return (low, high) around ε(δ) of the dominating pair; the second is guaranteed."""
+        """Return (low, high) around ε(δ) of the dominating pair; the second is guaranteed.
+
+        Parameters
+        ----------
+        delta : float
+            δ in [0, 1).
+
+        Returns
+        -------
+        tuple[float, float]
+            The lower and the upper end.
+        """
         delta = level("delta", delta)
         if isinstance(self._single, DPSGD):
             return self._single.epsilon_interval(delta)
@@ -262,7 +278,23 @@ class CompositionRow:
 
 @dataclass(frozen=True, kw_only=True)
 class CompositionComparison(Displayed):
-    """The same releases composed by four theorems, from the loosest to the tightest."""
+    """The same releases composed by four theorems, from the loosest to the tightest.
+
+    Parameters
+    ----------
+    description : str
+        The releases in a few words.
+    releases : int
+        The number of releases.
+    delta : float
+        The δ at which ε is reported.
+    prior : float
+        The attacker's probability of presence before the releases.
+    rows : tuple[CompositionRow, ...]
+        One row for each theorem.
+    audience : Audience, default=Audience.PUBLIC
+        That of the model; a guarantee without one is public.
+    """
 
     description: str
     releases: int
@@ -272,7 +304,23 @@ class CompositionComparison(Displayed):
     audience: Audience = Audience.PUBLIC
 
     def row(self, name: str) -> CompositionRow:
-        """Return the row of this name: sequential, rdp-mironov, rdp-tight or pld."""
+        """Return the row of this name: sequential, rdp-mironov, rdp-tight or pld.
+
+        Parameters
+        ----------
+        name : str
+            The name of the theorem.
+
+        Returns
+        -------
+        CompositionRow
+            ε, posterior and advantage by this theorem.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no row of this name.
+        """
         for row in self.rows:
             if row.name == name:
                 return row
@@ -280,7 +328,13 @@ class CompositionComparison(Displayed):
         raise InvalidInput(f"name={name!r}: must be one of {names}.")
 
     def fields(self) -> dict[str, Any]:
-        """Return the values of the JSON; infinite figures read 'infinity'."""
+        """Return the values of the JSON; infinite figures read 'infinity'.
+
+        Returns
+        -------
+        dict[str, Any]
+            The fields by name.
+        """
         return {
             "releases": self.releases,
             "description": self.description,

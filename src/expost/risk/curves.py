@@ -32,8 +32,12 @@ _POINTS = 81
 class DeltaCurves:
     """The curves of one δ.
 
-    ``any_posterior, any_advantage``  (m,) over the common ε.
-    ``epsilon``  (m,) of their own for ``posterior`` and ``advantage`` of Gaussian noise.
+    Parameters
+    ----------
+    any_posterior, any_advantage : FloatArray
+        (m,) over the common ε.
+    epsilon : FloatArray
+        (m,) of their own for ``posterior`` and ``advantage`` of Gaussian noise.
     """
 
     delta: float
@@ -49,8 +53,12 @@ class DeltaCurves:
 class RiskCurves(Displayed):
     """Fig. 4.2 over ``epsilon`` (m,), one entry of ``deltas`` for each δ.
 
-    ``pure_posterior, pure_advantage``  of any mechanism at δ = 0.
-    ``audience``  that of the guarantee around which they are, if there is one.
+    Parameters
+    ----------
+    pure_posterior, pure_advantage : FloatArray
+        Of any mechanism at δ = 0.
+    audience : Audience, default=Audience.PUBLIC
+        That of the guarantee around which they are, if there is one.
     """
 
     prior: float

@@ -39,6 +39,17 @@ class DPSGD(Guarantee):
     REMOVE and ADD are one relation, whose figures are the worse of both directions. REPLACE is for
     a row exchanged for another one.
 
+    Parameters
+    ----------
+    noise_multiplier : float
+        σ, the standard deviation of the noise over C.
+    sampling_rate : float, default=1.0
+        q, the probability that a row takes part in a step; 1: full batch.
+    steps : int, default=1
+        T, the number of steps.
+    relation : Neighbouring, default=Neighbouring.REMOVE
+        How the neighbouring data set differs.
+
     Formal guarantees
     -----------------
     The row's gradient may depend on all steps before it. ``delta``, ``epsilon``, ``advantage`` and
@@ -86,7 +97,18 @@ class DPSGD(Guarantee):
         return self.epsilon_interval(delta)[1]
 
     def epsilon_interval(self, delta: float) -> tuple[float, float]:
-        """Return (low, high) around the dominating pair's ε(δ); the second is guaranteed."""
+        """Return (low, high) around the dominating pair's ε(δ); the second is guaranteed.
+
+        Parameters
+        ----------
+        delta : float
+            δ in [0, 1).
+
+        Returns
+        -------
+        tuple[float, float]
+            The lower and the upper end.
+        """
         delta = level("delta", delta)
         if delta == 0:
             return math.inf, math.inf

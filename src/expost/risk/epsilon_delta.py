@@ -31,6 +31,18 @@ class EpsilonDelta(Guarantee):
     The two are kept as ``guaranteed_epsilon`` and ``guaranteed_delta``: ``epsilon`` and ``delta``
     are the curve through them.
 
+    Parameters
+    ----------
+    epsilon : float
+        ε, possibly infinite.
+    delta : float, default=0.0
+        δ; 0 for pure ε-DP.
+
+    Attributes
+    ----------
+    guaranteed_epsilon, guaranteed_delta : float
+        The two parameters.
+
     Formal guarantees
     -----------------
     All figures are tight: some (ε, δ) mechanism reaches each. ``delta``, ``advantage`` and

@@ -23,6 +23,11 @@ class GaussianNoise(Guarantee):
     k releases of μᵢ are one of √Σμᵢ²: ``delta``, ``epsilon``, ``advantage`` and
     ``true_positive_rate`` also where a release reacts to those before it, ``loss`` and posteriors
     only where all are fixed beforehand (else :class:`Composition`). Every figure is rounded up.
+
+    Parameters
+    ----------
+    mu : float
+        μ = sensitivity/σ.
     """
 
     mu: float

@@ -46,10 +46,16 @@ _LARGEST_COUNT = 2**53
 class Parameter:
     """The number that distinguishes the guarantees of a family, for :func:`expost.risk.calibrate`.
 
-    ``name``        the keyword of the family's constructor.
-    ``low, high``   the range in which it is searched.
-    ``is_noise``    whether every figure falls as it grows; without it every figure grows with it.
-    ``with_delta``  whether the constructor also takes the ``delta`` of the guarantee itself.
+    Parameters
+    ----------
+    name : str
+        The keyword of the family's constructor.
+    low, high : float
+        The range in which it is searched.
+    is_noise : bool, default=False
+        Whether every figure falls as it grows; without it every figure grows with it.
+    with_delta : bool, default=False
+        Whether the constructor also takes the ``delta`` of the guarantee itself.
     """
 
     name: str
@@ -62,16 +68,21 @@ class Parameter:
 class Guarantee(ABC):
     """A guarantee about any two neighbouring data sets.
 
+    Attributes
+    ----------
+    LAW : str | None
+        The name of the guarantee in JSON; None where it cannot be listed in a ledger.
+    PARAMETER : Parameter | None
+        What :func:`expost.risk.calibrate` solves for; None where it cannot.
+    is_gaussian : bool
+        Whether its curve is that of Gaussian noise of one μ, so that attacks may be held against
+        that curve.
+
     Formal guarantees
     -----------------
     For every pair of neighbours and every attacker: ``delta`` is nonincreasing in ε,
     ``epsilon`` in δ, ``loss`` in δ; ``true_positive_rate`` is nondecreasing and concave in the
     false-positive rate and never below it. NaN and values out of range raise.
-
-    ``LAW``          the name of the guarantee in JSON; None where it cannot be listed in a ledger.
-    ``is_gaussian``  whether its curve is that of Gaussian noise of one μ, so that attacks may be
-                     held against that curve.
-    ``PARAMETER``    what :func:`expost.risk.calibrate` solves for; None where it cannot.
     """
 
     LAW: ClassVar[str | None] = None
@@ -85,11 +96,43 @@ class Guarantee(ABC):
 
     @abstractmethod
     def delta(self, epsilon: float) -> float:
-        """Return δ(ε), ε ≥ 0."""
+        """Return δ(ε), ε ≥ 0.
+
+        Parameters
+        ----------
+        epsilon : float
+            ε ≥ 0 at which the curve is read.
+
+        Returns
+        -------
+        float
+            δ, rounded up.
+
+        Raises
+        ------
+        InvalidInput
+            If ``epsilon`` is negative or NaN.
+        """
 
     @abstractmethod
     def epsilon(self, delta: float) -> float:
-        """Return the least ε ≥ 0 with δ(ε) ≤ ``delta``, 0 ≤ δ < 1; infinite where there is none."""
+        """Return the least ε ≥ 0 with δ(ε) ≤ ``delta``, 0 ≤ δ < 1; infinite where there is none.
+
+        Parameters
+        ----------
+        delta : float
+            δ in [0, 1).
+
+        Returns
+        -------
+        float
+            ε, rounded up.
+
+        Raises
+        ------
+        InvalidInput
+            If ``delta`` is not in [0, 1).
+        """
 
     @abstractmethod
     def loss(self, delta: float = 0.0) -> float:
@@ -100,15 +143,52 @@ class Guarantee(ABC):
         times P(−ℓ > b) where it was not, so that P(∣ℓ∣ > b) ≤ δ(1 + e^(−b)) in either world, and
         may be above δ. b is at least ε(δ), and not the same (erratum 10). Infinite where nothing
         is guaranteed.
+
+        Parameters
+        ----------
+        delta : float, default=0.0
+            δ in [0, 1).
+
+        Returns
+        -------
+        float
+            b in nats, rounded up.
+
+        Raises
+        ------
+        InvalidInput
+            If ``delta`` is not in [0, 1).
         """
 
     @abstractmethod
     def true_positive_rate(self, false_positive_rate: float) -> float:
-        """Return the largest true-positive rate of any test at this false-positive rate."""
+        """Return the largest true-positive rate of any test at this false-positive rate.
+
+        Parameters
+        ----------
+        false_positive_rate : float
+            The share of absent rows that the test accuses, in [0, 1].
+
+        Returns
+        -------
+        float
+            The rate, rounded up.
+
+        Raises
+        ------
+        InvalidInput
+            If ``false_positive_rate`` is not in [0, 1].
+        """
 
     @abstractmethod
     def describe(self) -> str:
-        """Return the guarantee in a few words, as 'epsilon = 1, delta = 1e-05'."""
+        """Return the guarantee in a few words, as 'epsilon = 1, delta = 1e-05'.
+
+        Returns
+        -------
+        str
+            The description.
+        """
 
     @property
     def advantage(self) -> float:
@@ -116,7 +196,20 @@ class Guarantee(ABC):
         return self.delta(0.0)
 
     def keeps(self, epsilon: float, delta: float) -> bool:
-        """Return whether it is (ε, δ)-DP."""
+        """Return whether it is (ε, δ)-DP.
+
+        Parameters
+        ----------
+        epsilon : float
+            ε ≥ 0.
+        delta : float
+            δ in [0, 1).
+
+        Returns
+        -------
+        bool
+            True if δ(ε) ≤ ``delta``.
+        """
         return self.delta(epsilon) <= delta
 
     @property
@@ -133,6 +226,23 @@ class Guarantee(ABC):
         """Return the largest posterior, exceeded with probability ``delta`` at most.
 
         sigmoid(logit(prior) + b), b = ``loss(delta)`` (D5.3 Thm 2, any prior).
+
+        Parameters
+        ----------
+        prior : float, default=0.5
+            The attacker's probability of presence before the release, in (0, 1).
+        delta : float, default=0.0
+            The probability with which the posterior may be exceeded, in [0, 1).
+
+        Returns
+        -------
+        float
+            The posterior, rounded up.
+
+        Raises
+        ------
+        InvalidInput
+            If ``prior`` or ``delta`` is outside its range.
         """
         prior = _checks.probability("prior", prior)
         return posterior_after(prior, self.loss(delta))
@@ -141,19 +251,63 @@ class Guarantee(ABC):
         """Return k with posterior = 1/k, rounded down: the size of a group to hide in (HIPAA).
 
         k = 1 + (1/prior − 1)e^(−b), b = ``loss(delta)``.
+
+        Parameters
+        ----------
+        prior : float, default=0.5
+            The attacker's probability of presence before the release, in (0, 1).
+        delta : float, default=0.0
+            The probability with which the posterior may be exceeded, in [0, 1).
+
+        Returns
+        -------
+        float
+            k ≥ 1.
+
+        Raises
+        ------
+        InvalidInput
+            If ``prior`` or ``delta`` is outside its range.
         """
         prior = _checks.probability("prior", prior)
         return one_in_after(prior, self.loss(delta))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the name of the law and its constants, as a ledger lists them."""
+        """Return the name of the law and its constants, as a ledger lists them.
+
+        Returns
+        -------
+        dict[str, Any]
+            The law and its constants.
+
+        Raises
+        ------
+        InvalidInput
+            If a ledger cannot list the guarantee.
+        """
         if self.LAW is None:
             raise InvalidInput(f"guarantee: a {type(self).__name__} cannot be listed in a ledger.")
         return {"law": self.LAW, **self._constants()}
 
     @classmethod
     def from_json(cls, value: Any) -> "Guarantee":
-        """Invert :meth:`to_json`, for a law of any name."""
+        """Invert :meth:`to_json`, for a law of any name.
+
+        Parameters
+        ----------
+        value : Any
+            What :meth:`to_json` returned.
+
+        Returns
+        -------
+        Guarantee
+            The guarantee.
+
+        Raises
+        ------
+        InvalidInput
+            If the law is not known, or a constant is invalid.
+        """
         law = value.get("law") if isinstance(value, dict) else None
         if not isinstance(law, str) or law not in _LAWS:
             raise InvalidInput(

@@ -36,6 +36,13 @@ class NormLaplaceNoise(Guarantee):
     the largest loss needs the noise to point straight away from the other model, so all figures but
     the largest loss are smaller than pure ε allows. 0 ≤ t ≤ ∞; figures are exact but for rounding,
     and those of pure ε past t + d = 1e12.
+
+    Parameters
+    ----------
+    separation : float
+        t = β·sensitivity = ε.
+    dimension : int
+        The number d of coordinates of the noise.
     """
 
     separation: float

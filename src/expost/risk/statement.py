@@ -62,10 +62,15 @@ Parameters = dict[str, dict[str, float]]
 class Setting:
     """What the figures are for.
 
-    ``delta``     of all releases together.
-    ``exceeded``  the probability with which a posterior may be exceeded where (ε, δ) with δ > 0 is
-                  all that is known, which bounds none at δ itself (erratum 10); 0: never.
-    ``known``     the same where the noise is known: δ, unless another one was given.
+    Parameters
+    ----------
+    delta : float
+        δ of all releases together.
+    exceeded : float
+        The probability with which a posterior may be exceeded where (ε, δ) with δ > 0 is all that
+        is known, which bounds none at δ itself (erratum 10); 0: never.
+    known : float
+        The same where the noise is known: δ, unless another one was given.
     """
 
     prior: float
@@ -90,10 +95,16 @@ class Setting:
 class Route:
     """One derivation of the figures.
 
-    ``key``        "any", "gaussian", "dpsgd" or "model".
-    ``guarantee``  what it is computed from.
-    ``note``       what it holds for.
-    ``exceeded``   the probability with which its posteriors may be exceeded.
+    Parameters
+    ----------
+    key : str
+        "any", "gaussian", "dpsgd" or "model".
+    guarantee : Guarantee
+        What it is computed from.
+    note : str
+        What it holds for.
+    exceeded : float, default=0.0
+        The probability with which its posteriors may be exceeded.
     """
 
     key: str
@@ -107,10 +118,15 @@ class Route:
 class Figure:
     """One figure by every route that has it.
 
-    ``by``        its value, by the key of the route; '1 in k' and what keeps a goal are lower
-                  bounds, all others upper ones.
-    ``shown``     the same as strings, rounded to the safe side.
-    ``sentence``  what the first of them means; "" where the label is enough.
+    Parameters
+    ----------
+    by : Mapping[str, float]
+        Its value, by the key of the route; '1 in k' and what keeps a goal are lower bounds, all
+        others upper ones.
+    shown : Mapping[str, str]
+        The same as strings, rounded to the safe side.
+    sentence : str, default=""
+        What the first of them means; "" where the label is enough.
     """
 
     name: str
@@ -145,9 +161,13 @@ class Identifiability(Displayed):
     prior : float
         The attacker's probability of presence before the release.
     delta : float
-        Of all releases together; 0 if none is given.
+        δ of all releases together; 0 if none is given.
     exceeded : float
         The probability with which a posterior of the first route may be exceeded.
+    false_positive_rate : float
+        The rate at which the true-positive rate is reported.
+    releases : int
+        The number of releases.
     comparison : CompositionComparison | None
         The cost of each composition theorem; None for one release.
     forecast : Forecast | None
@@ -231,7 +251,18 @@ class Identifiability(Displayed):
         return self._first("one_in")
 
     def curves(self) -> RiskCurves:
-        """Return the curves of D5.3 Fig. 4.2 around ``epsilon``, for some δ and ``delta``."""
+        """Return the curves of D5.3 Fig. 4.2 around ``epsilon``, for some δ and ``delta``.
+
+        Returns
+        -------
+        RiskCurves
+            The curves over ε, one for each δ.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no finite ε; name a δ.
+        """
         epsilon = self.epsilon
         if epsilon is None or not 0 < epsilon < math.inf:
             raise InvalidInput(
@@ -261,7 +292,23 @@ class Identifiability(Displayed):
         )
 
     def figure(self, name: str) -> Figure:
-        """Return the line of this name."""
+        """Return the line of this name.
+
+        Parameters
+        ----------
+        name : str
+            The name of the line, such as "posterior".
+
+        Returns
+        -------
+        Figure
+            The line, with its value by each route.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no line of this name.
+        """
         for figure in self.figures:
             if figure.name == name:
                 return figure
@@ -285,7 +332,13 @@ class Identifiability(Displayed):
         return f"Identifiability({self.question})"
 
     def fields(self) -> dict[str, Any]:
-        """Return the values of the JSON."""
+        """Return the values of the JSON.
+
+        Returns
+        -------
+        dict[str, Any]
+            The fields by name.
+        """
         return {
             "format": "expost-identifiability/1",
             "audience": self.audience.value,
@@ -321,7 +374,18 @@ class Identifiability(Displayed):
         }
 
     def to_json(self, path: str | Path | None = None) -> str | Path:
-        """Return everything as a JSON string, or write it to a file and return its path."""
+        """Return everything as a JSON string, or write it to a file and return its path.
+
+        Parameters
+        ----------
+        path : str | Path, optional
+            The file to write; None: nothing is written.
+
+        Returns
+        -------
+        str | Path
+            The JSON string, or the path of the file.
+        """
         if path is None:
             return json.dumps(self.fields(), indent=1, ensure_ascii=False, allow_nan=False)
         return write_json(self.audience.path(path), self.audience, self.fields())

@@ -103,18 +103,18 @@ def select_privately(
 
     Parameters
     ----------
-    scores
+    scores : Any
         (k,) one number for each candidate of a public list; higher is better.
-    sensitivity
+    sensitivity : float
         One row changes each score by at most this.
-    epsilon
+    epsilon : float
         The privacy cost of the choice.
-    method
+    method : str, default="exponential"
         "exponential" or "permute-and-flip", which is never worse in expected score.
-    monotone
+    monotone : bool, default=False
         States that one more row never lowers any score, or never raises any: half the noise is then
         enough, for neighbouring data sets with a row removed or added (not replaced).
-    random_state
+    random_state : Any, optional
         An integer or a Generator, for simulation: anyone who knows the seed can repeat the choice,
         and it warns. None: every bit comes from the operating system.
 
@@ -247,8 +247,22 @@ def selection_probabilities(
     """Return (k,) the probability with which each candidate is chosen. Curator-only.
 
     The probabilities are a function of the scores, and so of the rows, without noise. Each has a
-    relative error of about 1e-12 (or 1e-300 absolute, if it underflows), for any k. The parameters
-    are those of :func:`select_privately`.
+    relative error of about 1e-12 (or 1e-300 absolute, if it underflows), for any k.
+
+    Parameters
+    ----------
+    scores, sensitivity, epsilon, method, monotone : Any, float, str, bool
+        As for :func:`select_privately`.
+
+    Returns
+    -------
+    FloatArray
+        (k,) the probabilities.
+
+    Raises
+    ------
+    InvalidInput
+        If there are no scores, or an argument is invalid.
     """
     contest = _Contest.of(scores, sensitivity, epsilon, monotone)
     return contest.probabilities(method)
@@ -258,13 +272,19 @@ def selection_probabilities(
 class SelectionCost(Displayed):
     """The cost of a private choice in units of the score. Curator-only: it depends on the rows.
 
-    ``probabilities``       (k,) of each candidate.
-    ``best_probability``    that a candidate with the best score is chosen.
-    ``expected_shortfall``  Σ P(i)(s* − sᵢ): the score lost on average against the best.
-    ``shortfall_bound``     ln(k/(βm))/λ: the score lost is at most this with probability 1 − β,
-                            m candidates having the best score (the lecture's theorem). With m = 1
-                            it is free of the data.
-    ``failure``             β.
+    Parameters
+    ----------
+    probabilities : FloatArray
+        (k,) of each candidate.
+    best_probability : float
+        The probability that a candidate with the best score is chosen.
+    expected_shortfall : float
+        Σ P(i)(s* − sᵢ): the score lost on average against the best.
+    shortfall_bound : float
+        ln(k/(βm))/λ: the score lost is at most this with probability 1 − β, m candidates having the
+        best score (the lecture's theorem). With m = 1 it is free of the data.
+    failure : float
+        β.
     """
 
     probabilities: FloatArray = field(repr=False)
@@ -287,12 +307,27 @@ def selection_cost(
 ) -> SelectionCost:
     """Return the score that a private choice loses compared with the best. Curator-only.
 
-    ``failure`` is β; the other parameters are those of :func:`select_privately`.
-
     The bound holds for both methods. Candidates more than c below the best have aᵢ < e^(−λc), and
     there are fewer than k; the exponential mechanism divides their sum by at least m, and in
     permute-and-flip's integral the best alone give ∫(1 − t)^m dt = 1/(m + 1). Either way less than
     k·e^(−λc)/m = β is left for them at c = ln(k/(βm))/λ.
+
+    Parameters
+    ----------
+    scores, sensitivity, epsilon, method, monotone : Any, float, str, bool
+        As for :func:`select_privately`.
+    failure : float, default=0.05
+        β, the probability with which the bound may fail.
+
+    Returns
+    -------
+    SelectionCost
+        Probabilities, and what is lost on average and with probability 1 − β.
+
+    Raises
+    ------
+    InvalidInput
+        If there are no scores, or an argument is invalid.
     """
     failure = _checks.probability("failure", failure)
     contest = _Contest.of(scores, sensitivity, epsilon, monotone)

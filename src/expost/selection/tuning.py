@@ -60,11 +60,24 @@ _UNITS = 2**20
 class SelectedRegularization(Displayed):
     """The chosen Λ, and the private model that was chosen with it.
 
-    ``regularization``  the chosen Λ; ``index`` its index among ``candidates``.
-    ``epsilon``         spent in total, for the choice and the model; ``delta`` with Gaussian noise.
-    ``model``           the fitted estimator, of the rows of its own part only.
-    ``part_rows``       how many rows each part has; the last one counted mistakes.
-    ``method``          how the choice was made.
+    Parameters
+    ----------
+    regularization : float
+        The chosen Λ.
+    index : int
+        The index of Λ among ``candidates``.
+    candidates : tuple[float, ...]
+        The values of Λ to choose from.
+    epsilon : float
+        ε spent in total, for the choice and the model.
+    delta : float | None
+        δ of the model with Gaussian noise; None for pure ε.
+    model : Any
+        The fitted estimator, of the rows of its own part only.
+    part_rows : tuple[int, ...]
+        How many rows each part has; the last one counted mistakes.
+    method : str
+        How the choice was made.
     """
 
     regularization: float
@@ -119,12 +132,30 @@ def select_regularization(
 
     Parameters
     ----------
-    X, y
+    X, y : Any
         The rows and their labels.
-    candidates
+    candidates : Sequence[float]
         The values of Λ, a list made independently of these rows.
-    loss
+    epsilon : float
+        The privacy cost of the choice and the model together.
+    delta : float | str | None, default="auto"
+        δ of Gaussian noise, as for the estimators.
+    loss : str, default="logistic"
         "logistic", "huber-hinge" or "squared".
+    noise, data_norm, fit_intercept, intercept_scaling : str, float | str, bool
+        As for the estimators.
+    classes : Any, optional
+        The labels, for "logistic" and "huber-hinge"; None: read from the data, with a
+        PrivacyLeakWarning.
+    label_range : tuple[float, float], optional
+        The least and the largest label, for "squared"; None: read from the data, with a
+        PrivacyLeakWarning.
+    huber_width : float, default=0.5
+        h ≤ 1, half the width of the smoothed corner, for "huber-hinge".
+    method : str, default="permute-and-flip"
+        How the choice is made, as for :func:`~expost.selection.select_privately`.
+    random_state : Any, optional
+        An integer or a Generator, for simulation; None: the operating system's randomness.
 
     Returns
     -------

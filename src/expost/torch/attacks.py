@@ -56,7 +56,14 @@ _GENERATOR = threading.Lock()
 class ModuleGradients:
     """The gradients of rows (X, y) at θ, as :class:`expost.auditing.attacks.gradients.Gradients`.
 
-    ``theta``  None for the module's own.
+    Parameters
+    ----------
+    each : RowGradients
+        Computes the gradient of each row of a batch.
+    X, y : torch.Tensor
+        The rows and their labels.
+    theta : torch.Tensor, optional
+        The parameters θ (D,); None: the module's own.
     """
 
     def __init__(
@@ -79,7 +86,22 @@ class ModuleGradients:
         *,
         loss: Loss = torch.nn.functional.cross_entropy,
     ) -> "ModuleGradients":
-        """Return the gradients at a module in evaluation mode; ``loss`` of a batch of one row."""
+        """Return the gradients at a module in evaluation mode.
+
+        Parameters
+        ----------
+        module : torch.nn.Module
+            The network. It is copied, and stays as it is.
+        X, y : Any
+            The rows and their labels.
+        loss : Loss, default=torch.nn.functional.cross_entropy
+            The loss of (outputs, targets) for a batch of one row.
+
+        Returns
+        -------
+        ModuleGradients
+            The gradients of the rows.
+        """
         frozen = copy.deepcopy(module).eval() if isinstance(module, torch.nn.Module) else module
         # An infinite clipping norm: nothing is clipped.
         each = RowGradients(frozen, loss, math.inf)
@@ -101,28 +123,73 @@ class ModuleGradients:
         return _array(self._theta)
 
     def squares(self) -> FloatArray:
-        """Return (n,) ∥g∥²."""
+        """Return (n,) ∥g∥².
+
+        Returns
+        -------
+        FloatArray
+            The squared lengths.
+        """
         return self._over(lambda g: torch.einsum("ij,ij->i", g, g))
 
     def mean(self) -> FloatArray:
-        """Return (D,) the mean gradient."""
+        """Return (D,) the mean gradient.
+
+        Returns
+        -------
+        FloatArray
+            The mean over the rows.
+        """
         total = torch.zeros(self.dimension, dtype=torch.float64, device=self._X.device)
         for block in self._each.blocks(self.rows):
             total += self._vectors(block).sum(dim=0)
         return _array(total / self.rows)
 
     def along(self, direction: FloatArray) -> FloatArray:
-        """Return (n,) g·direction."""
+        """Return (n,) g·direction.
+
+        Parameters
+        ----------
+        direction : FloatArray
+            (D,) a vector.
+
+        Returns
+        -------
+        FloatArray
+            The inner products.
+        """
         vector = torch.from_numpy(np.ascontiguousarray(direction)).to(self._X.device)
         return self._over(lambda g: g @ vector)
 
     def take(self, rows: IntArray) -> "ModuleGradients":
-        """Return the gradients of some of the rows."""
+        """Return the gradients of some of the rows.
+
+        Parameters
+        ----------
+        rows : IntArray
+            (k,) row numbers.
+
+        Returns
+        -------
+        ModuleGradients
+            The gradients of these rows.
+        """
         chosen = torch.from_numpy(np.asarray(rows)).to(self._X.device)
         return ModuleGradients(self._each, self._X[chosen], self._y[chosen], theta=self._theta)
 
     def gram(self, others: "ModuleGradients") -> FloatArray:
-        """Return (n, k) the inner products."""
+        """Return (n, k) the inner products.
+
+        Parameters
+        ----------
+        others : ModuleGradients
+            The gradients of k other rows of the same module.
+
+        Returns
+        -------
+        FloatArray
+            The inner products.
+        """
         products = np.empty((self.rows, others.rows))
         for here in self._each.blocks(self.rows):
             mine = self._vectors(here)
@@ -162,15 +229,19 @@ def gradient_scores(
 
     Parameters
     ----------
-    members
+    module : torch.nn.Module
+        The trained network.
+    X, y : Any
+        The rows and their labels.
+    members : int
         The number of these rows that the module was trained on.
-    population
+    population : tuple[Any, Any], optional
         (X, y) of rows that were certainly not trained on; None: the rows in question are used.
-    trained_on
+    trained_on : int, optional
         The number of rows it was trained on in total; None for ``members``.
-    loss
+    loss : Loss, default=torch.nn.functional.cross_entropy
         The loss of (outputs, targets) for a batch of one row.
-    weight_decay
+    weight_decay : float, default=0.0
         The weight decay w of a training that minimises the mean loss plus (w/2)∥θ∥².
 
     Returns
@@ -206,7 +277,19 @@ def gradient_scores(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TorchModel:
-    """A trained module with ``predict_proba``, the probabilities of the labels ``classes_``."""
+    """A trained module with ``predict_proba``, the probabilities of the labels ``classes_``.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        The trained network.
+    classes_ : NDArray[Any]
+        (K,) the label of each output.
+    loss : Loss, default=torch.nn.functional.cross_entropy
+        The loss of (outputs, targets).
+    weight_decay : float, default=0.0
+        The weight decay w of the training.
+    """
 
     module: torch.nn.Module
     classes_: NDArray[Any]
@@ -214,7 +297,23 @@ class TorchModel:
     weight_decay: float = 0.0
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return (n, K) the softmax of the module's outputs, in evaluation mode."""
+        """Return (n, K) the softmax of the module's outputs, in evaluation mode.
+
+        Parameters
+        ----------
+        X : Any
+            The rows.
+
+        Returns
+        -------
+        FloatArray
+            The probability of each label.
+
+        Raises
+        ------
+        InvalidInput
+            If the module does not have one output per label.
+        """
         outputs = evaluate(self.module, X)
         if outputs.ndim != 2 or outputs.shape[1] != len(self.classes_):
             raise InvalidInput(
@@ -232,7 +331,25 @@ class TorchModel:
         population: tuple[Any, Any] | None = None,
         trained_on: int | None = None,
     ) -> dict[str, FloatArray]:
-        """Return :func:`gradient_scores` of rows with labels among ``classes_``."""
+        """Return :func:`gradient_scores` of rows with labels among ``classes_``.
+
+        Parameters
+        ----------
+        X, y : Any
+            The rows and their labels.
+        members, population, trained_on : int, tuple[Any, Any] | None, int | None
+            As for :func:`gradient_scores`.
+
+        Returns
+        -------
+        dict[str, FloatArray]
+            (n,) scores by the names of the attacks.
+
+        Raises
+        ------
+        InvalidInput
+            If a label is not among ``classes_``, or an argument is invalid.
+        """
         if population is not None:
             population = (population[0], _codes(population[1], self.classes_))
         return gradient_scores(
@@ -249,7 +366,35 @@ class TorchModel:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TorchTraining:
-    """A training function ``(X, y, seed) -> TorchModel``, made by :func:`torch_target`."""
+    """A training function ``(X, y, seed) -> TorchModel``, made by :func:`torch_target`.
+
+    The fields are the parameters of :func:`torch_target`.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        The network before the training.
+    classes : NDArray[Any]
+        (K,) the label of each output.
+    epochs : int
+        The number of passes over the rows.
+    learning_rate : float
+        The step size.
+    batch_size : int | None
+        The number of rows of a step; None: all rows.
+    optimizer : str
+        "sgd" or "adam".
+    momentum : float
+        The momentum of "sgd".
+    weight_decay : float
+        The weight decay of the optimizer.
+    loss : Loss
+        The mean loss of (outputs, targets) over a batch.
+    train : callable | None
+        The caller's own training, in place of epochs of batches.
+    fresh : bool
+        Whether every training draws its own first parameters.
+    """
 
     module: torch.nn.Module
     classes: NDArray[Any]
@@ -283,7 +428,18 @@ class TorchTraining:
         return self.model(module)
 
     def model(self, module: torch.nn.Module | None = None) -> TorchModel:
-        """Return a trained module as a model (None: the module passed to ``torch_target``)."""
+        """Return a trained module as a model (None: the module passed to ``torch_target``).
+
+        Parameters
+        ----------
+        module : torch.nn.Module, optional
+            The trained module; None: the module passed to ``torch_target``.
+
+        Returns
+        -------
+        TorchModel
+            The model, as ``audit`` takes it.
+        """
         return TorchModel(
             module=self.module if module is None else module,
             classes_=self.classes,
@@ -328,17 +484,39 @@ def torch_target(
 
     Parameters
     ----------
-    classes
+    module : torch.nn.Module
+        The network. Copies of it are trained.
+    classes : Any
         The label of each output of the module, in its order.
-    train
+    epochs : int, default=1
+        The number of passes over the rows.
+    learning_rate : float, default=0.1
+        The step size of the optimizer.
+    batch_size : int, optional
+        None for all rows at once.
+    optimizer : str, default="sgd"
+        "sgd" or "adam".
+    momentum : float, default=0.0
+        The momentum of "sgd".
+    weight_decay : float, default=0.0
+        The weight decay of the optimizer.
+    loss : Loss, default=torch.nn.functional.cross_entropy
+        The mean loss of (outputs, targets) over a batch.
+    train : callable, optional
         Your own training of (module, X, y) in place, instead of epochs of batches.
-    fresh
+    fresh : bool, default=True
         Whether every training draws its own first parameters (``reset_parameters`` of every layer);
         else all start from the module's.
-    loss
-        Of (outputs, targets), the mean over a batch.
-    batch_size
-        None for all rows at once.
+
+    Returns
+    -------
+    TorchTraining
+        The training function.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is invalid.
     """
     if not isinstance(module, torch.nn.Module):
         raise InvalidInput(f"module: is a {type(module).__name__}; pass a torch.nn.Module.")

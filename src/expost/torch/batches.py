@@ -45,10 +45,16 @@ class _Pass:
 class BatchLog:
     """The row numbers of the batches to come, in order.
 
-    ``rows``      n, the size of the data.
-    ``ahead``     see above.
-    ``stand_in``  whether the loader puts one random row where a batch is empty.
-    ``on_epoch``  called when the loop has run a pass to its end.
+    Parameters
+    ----------
+    rows : int
+        n, the size of the data.
+    ahead : int
+        See above.
+    stand_in : bool
+        Whether the loader puts one random row where a batch is empty.
+    on_epoch : callable
+        Called when the loop has run a pass to its end.
     """
 
     def __init__(

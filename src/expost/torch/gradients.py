@@ -30,7 +30,10 @@ _BLOCK_ENTRIES = 2**21
 class RowGradients:
     """The clipped gradients g of rows (X, y) at θ; ``module`` is not changed.
 
-    ``loss``   of (outputs, targets), each a batch of one row.
+    Parameters
+    ----------
+    loss : callable
+        The loss of (outputs, targets), each a batch of one row.
     """
 
     def __init__(

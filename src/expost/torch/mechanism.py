@@ -26,9 +26,9 @@ class TrainingMechanism:
 
     Parameters
     ----------
-    trainer
+    trainer : Trainer
         The training.
-    noise
+    noise : callable
         The function that returns σ for an ε.
     """
 
@@ -52,7 +52,22 @@ class TrainingMechanism:
         )
 
     def sample(self, epsilon: float, size: int, rng: np.random.Generator) -> FloatArray:
-        """Return (size, n) the transcripts of ``size`` trainings, as the rows' losses."""
+        """Return (size, n) the transcripts of ``size`` trainings, as the rows' losses.
+
+        Parameters
+        ----------
+        epsilon : float
+            The ε of the releases, which sets the noise.
+        size : int
+            The number of trainings.
+        rng : np.random.Generator
+            The generator of every draw.
+
+        Returns
+        -------
+        FloatArray
+            The losses in nats.
+        """
         sigma = _checks.positive("noise_multiplier", self.noise(epsilon))
         mechanism = replace(self.trainer.mechanism, noise_multiplier=sigma)
         trainer = replace(self.trainer, mechanism=mechanism)
@@ -62,7 +77,22 @@ class TrainingMechanism:
     def losses(
         self, epsilon: float, models: FloatArray, seed: np.random.SeedSequence
     ) -> FloatArray:
-        """Return (size, n) the losses, which are ``models`` themselves."""
+        """Return (size, n) the losses, which are ``models`` themselves.
+
+        Parameters
+        ----------
+        epsilon : float
+            The ε of the releases.
+        models : FloatArray
+            (size, n) what :meth:`sample` returned.
+        seed : np.random.SeedSequence
+            Not used: nothing is estimated.
+
+        Returns
+        -------
+        FloatArray
+            The losses in nats.
+        """
         return models
 
 
@@ -81,14 +111,28 @@ def training_mechanism(
 
     Parameters
     ----------
-    delta
-        Of the (ε, δ) that an ε means.
-    noise_multiplier
+    module : Any
+        The network before the training.
+    X, y : Any
+        The rows and their labels.
+    delta : float
+        δ of the (ε, δ) that an ε means.
+    noise_multiplier : callable, optional
         A function that gives σ for an ε; None: the least σ with which the whole run is (ε,
         δ)-private, batches hidden where they are sampled.
-    options
+    options : Any
         Those of :func:`expost.torch.train` but its noise: clip, learning_rate, epochs or steps,
         sampling_rate, relation, candidates, adversary, ….
+
+    Returns
+    -------
+    TrainingMechanism
+        The mechanism.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is invalid.
     """
     delta = _checks.probability("delta", delta)
     for name in ("random_state", "on_step"):

@@ -46,10 +46,14 @@ _MOST_ROUNDING = 100.0
 class NoisyStep:
     """One step in progress.
 
-    ``noise``     (d,) b, in float64; ``drawn`` the same, a tensor a parameter, where it is still
-                  to be added.
-    ``length``    Σ∥g∥ over everything that was summed, stand-ins for empty batches too.
-    ``rounding``  ∥e∥.
+    Parameters
+    ----------
+    noise : torch.Tensor
+        (d,) b, in float64; ``drawn`` the same, a tensor a parameter, where it is still to be added.
+    length : float, default=0.0
+        Σ∥g∥ over everything that was summed, stand-ins for empty batches too.
+    rounding : float, default=0.0
+        ∥e∥.
     """
 
     noise: torch.Tensor

@@ -46,20 +46,20 @@ def track(
 
     Parameters
     ----------
-    optimizer, data_loader
+    optimizer, data_loader : Any
         The results of ``PrivacyEngine.make_private``.
-    adversary
+    adversary : Adversary | str, default=Adversary.KNOWN_BATCHES
         'known-batches' (no extra pass), or 'hidden-batches', which needs the gradients of the rows
         that were not sampled too: a pass over all rows at every step, some n/(batch size) times the
         training's own cost.
-    loss
+    loss : callable, optional
         For hidden batches: loss(batch) of a batch of the loader, e.g. ``lambda batch:
         criterion(model(batch[0]), batch[1])``.
-    every
+    every : int, default=1
         For hidden batches: make that pass at every k-th step only. In between, rows that were not
         sampled count with their mean, and their intervals cover the error (except with probability
         1e-6 per row).
-    public_batches
+    public_batches : bool, default=False
         The loader does not use Poisson sampling: no ε is amplified by sampling.
 
     Returns
@@ -113,8 +113,16 @@ class Tracker(Displayed):
 
     Parameters
     ----------
-    transcript
+    optimizer, data_loader : Any
+        The results of ``PrivacyEngine.make_private``.
+    transcript : Transcript
         The running sums, one entry per row, row numbers as in the loader's data set.
+    full_pass : FullPass | None
+        Computes the gradients of all rows, for hidden batches; None: batches are known.
+    every : int
+        At which steps that pass is made.
+    description : str
+        The run in one line.
     """
 
     audience = Audience.CURATOR_ONLY
@@ -165,10 +173,15 @@ class Tracker(Displayed):
 
         Parameters
         ----------
-        ids
+        ids : Sequence[Any], optional
             Keys of the rows, in the order of the loader's data set.
-        delta
-            With which probability at most the worst case is passed.
+        delta : float, default=1e-05
+            A bound on the probability with which an exposure exceeds the worst case.
+
+        Returns
+        -------
+        Profile
+            The profile, one entry per row of the data set.
         """
         self._watch.check()
         return transcript_profile(
@@ -180,7 +193,20 @@ class Tracker(Displayed):
         )
 
     def guarantee(self) -> Guarantee:
-        """Return the guarantee for any row of any data if the batches are hidden."""
+        """Return the guarantee for any row of any data if the batches are hidden.
+
+        Returns
+        -------
+        Guarantee
+            The guarantee, at the least noise of any step.
+
+        Raises
+        ------
+        InvalidInput
+            If the batches are public or no step was made.
+        InvalidInput
+            If no step was taken yet.
+        """
         mechanism = self.transcript.mechanism
         if not self.steps:
             raise InvalidInput("tracker: no step was taken yet; train first.")
@@ -189,7 +215,25 @@ class Tracker(Displayed):
         return mechanism.sampled(self._least_multiplier * mechanism.clip, self.steps)
 
     def individual_epsilon(self, delta: float = 1e-5) -> IndividualEpsilon:
-        """Return each row's own ε(δ), if batches are public or full. Curator-only."""
+        """Return each row's own ε(δ), if batches are public or full. Curator-only.
+
+        Parameters
+        ----------
+        delta : float, default=1e-05
+            δ of each ε, in (0, 1).
+
+        Returns
+        -------
+        IndividualEpsilon
+            ε of each row, and that of the worst case.
+
+        Raises
+        ------
+        InvalidInput
+            If batches are hidden.
+        InvalidInput
+            If batches were sampled.
+        """
         self._watch.check()
         return individual_epsilon(self.transcript, delta)
 

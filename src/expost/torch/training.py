@@ -52,15 +52,19 @@ class Training(Displayed):
 
     Parameters
     ----------
-    module
+    module : torch.nn.Module
         The trained copy of the module that was passed.
-    transcript
+    transcript : Transcript
         The sums over the steps, one entry a row.
-    every
+    learning_rate : float
+        α.
+    divisor : float
+        The public constant by which the noisy sum was divided.
+    every : int, default=1
         At which steps gradients of rows outside the batch were computed.
-    is_local
+    is_local : bool, default=False
         Whether the noise was scaled to one row's gradient: there is no guarantee.
-    is_simulation
+    is_simulation : bool, default=False
         Whether the noise came from a seed.
     """
 
@@ -113,10 +117,15 @@ class Training(Displayed):
 
         Parameters
         ----------
-        ids
+        ids : Sequence[Any], optional
             A key for each row.
-        delta
+        delta : float, default=1e-05
             The largest probability with which a loss exceeds the worst case.
+
+        Returns
+        -------
+        Profile
+            The profile, one entry per row.
         """
         return transcript_profile(
             self.transcript,
@@ -130,6 +139,23 @@ class Training(Displayed):
         """Return each row's own ε(δ) and the worst case of the run (full batch only).
 
         Without a ``norm_budget`` it is an account after the fact, not a guarantee.
+
+        Parameters
+        ----------
+        delta : float
+            δ of each ε, in (0, 1).
+
+        Returns
+        -------
+        IndividualEpsilon
+            ε of each row, and that of the worst case.
+
+        Raises
+        ------
+        InvalidInput
+            If batches were sampled, or the sensitivity is local.
+        InvalidInput
+            If batches were sampled, rows are replaced, or the sensitivity is local.
         """
         if self.is_local:
             raise InvalidInput(
@@ -150,8 +176,20 @@ class Training(Displayed):
 class Step:
     """One step of a run. Curator-only: it holds the noise.
 
-    ``parameters``  (d,) θ before the step; ``noisy_sum`` (d,) what the step published;
-    ``noise`` (d,) b; ``scale`` s; ``batch`` the rows in it.
+    Parameters
+    ----------
+    number : int
+        The number of the step, counted from 0.
+    parameters : torch.Tensor
+        (d,) θ before the step.
+    batch : IntArray
+        The rows in the batch.
+    noisy_sum : torch.Tensor
+        (d,) the sum of clipped gradients plus b, which the step published.
+    noise : torch.Tensor
+        (d,) b.
+    scale : float
+        The standard deviation s of b.
     """
 
     number: int
@@ -166,10 +204,32 @@ class Step:
 class Trainer:
     """A training that may be run many times; :func:`expost.torch.train` runs one.
 
-    ``data``         (X, y); ``candidates`` the rows that stand in, one for each row or one for all.
-    ``divisor``      of the noisy sum.
-    ``epoch_steps``  after how many steps losses are remembered.
-    ``local_row``    the row whose gradient sets the noise (local sensitivity), or None: global.
+    Parameters
+    ----------
+    module : torch.nn.Module
+        The network before the training.
+    loss : Loss
+        The loss of (outputs, targets) for a batch of one row.
+    data : Rows
+        (X, y), the rows and their labels.
+    mechanism : SGDMechanism
+        The public constants of the run.
+    learning_rate : float
+        α.
+    divisor : float
+        The public constant by which the noisy sum is divided.
+    steps : int
+        The number of steps.
+    epoch_steps : int
+        After how many steps losses are remembered.
+    candidates : Rows, optional
+        The rows that stand in, one for each row or one for all; None: rows are removed.
+    adversary : Adversary, default=Adversary.KNOWN_BATCHES
+        What the adversary sees.
+    every : int, default=1
+        At which steps gradients of rows outside the batch are computed.
+    local_row : int, optional
+        The row whose gradient sets the noise (local sensitivity), or None: global.
     """
 
     module: torch.nn.Module
@@ -186,7 +246,25 @@ class Trainer:
     local_row: int | None = None
 
     def run(self, draws: Draws, on_step: Callable[[Step], None] | None = None) -> Training:
-        """Train once with these draws."""
+        """Train once with these draws.
+
+        Parameters
+        ----------
+        draws : Draws
+            The source of batches and noise.
+        on_step : callable, optional
+            Called after each step with its :class:`Step`.
+
+        Returns
+        -------
+        Training
+            The trained module and its transcript.
+
+        Raises
+        ------
+        ConvergenceError
+            If a gradient or the parameters are no longer finite.
+        """
         run = _Run(self, draws)
         for number in range(self.steps):
             step = run.step(number)
@@ -338,40 +416,45 @@ def prepare(
 
     Parameters
     ----------
-    module
+    module : torch.nn.Module
         The module; a copy of it is trained.
-    X, y
+    X, y : Any
         The rows and their labels.
-    noise_multiplier
+    noise_multiplier : float
         σ: the noise on the sum of gradients has standard deviation σC, where rows are replaced 2σC
         (local sensitivity: σ times one row's difference).
-    clip
+    clip : float
         C, the length to which each row's gradient is clipped.
-    learning_rate
+    learning_rate : float
         α.
-    epochs, steps
+    epochs, steps : int, optional
         Exactly one of them; an epoch is about 1/sampling_rate steps.
-    loss
-        Of (outputs, targets) for a batch of one row.
-    sampling_rate
+    loss : Loss, default=torch.nn.functional.cross_entropy
+        The loss of (outputs, targets) for a batch of one row.
+    sampling_rate : float, optional
         None: every step takes all rows. Otherwise each row takes part in each step with this
         probability (Poisson sampling).
-    divisor
+    divisor : float, optional
         Public constant by which the noisy sum is divided; n·sampling_rate unless it is given.
-    relation
-        "remove", or "replace" by ``candidates`` = (rows, labels), one for each row or one for all.
-    sensitivity
+    relation : Neighbouring | str, default=Neighbouring.REMOVE
+        "remove" or "replace".
+    candidates : tuple[Any, Any], optional
+        (rows, labels) that stand in where rows are replaced: one for each row, or one for all.
+    sensitivity : str, default="global"
         "local" scales the noise to the gradient of ``row`` (D5.3 Sec. 5): for experiments, since it
         depends on the data and gives no guarantee.
-    adversary
+    row : int, optional
+        The row whose gradient sets the noise, for local sensitivity.
+    adversary : Adversary | str, default=Adversary.KNOWN_BATCHES
         "known-batches", or "hidden-batches": the adversary does not see whether the row was
-        sampled. The latter needs the gradients of all rows at each step (1/sampling_rate times the
-        work), or at ``every`` k-th, with losses whose interval then holds except with probability
-        1e-6.
-    norm_budget
+        sampled. The latter needs the gradients of all rows (1/sampling_rate times the work).
+    every : int, default=1
+        Compute those gradients at every k-th step only. Intervals of losses then hold except with
+        probability 1e-6.
+    norm_budget : float, optional
         Leaves a row out for good before √Σ∥g∥² passes it (full batch): makes each row's own epsilon
         a guarantee.
-    dtype
+    dtype : torch.dtype, optional
         torch.float64 to compute gradients in double precision.
 
     Returns
@@ -443,12 +526,23 @@ def train(
 
     Parameters
     ----------
-    module, X, y, **options
-        As for :func:`prepare`.
-    random_state
+    module : torch.nn.Module
+        The network. It is copied, and stays as it is.
+    X, y : Any
+        The rows and their labels.
+    random_state : int | np.random.Generator, optional
         A seed, for simulations. None draws from the operating system.
-    on_step
+    on_step : callable, optional
         Called after each step with its :class:`Step`.
+
+    Other Parameters
+    ----------------
+    noise_multiplier, clip, learning_rate, sampling_rate, divisor, norm_budget : float
+        As for :func:`prepare`.
+    epochs, steps, row, every : int
+        As for :func:`prepare`.
+    loss, relation, candidates, sensitivity, adversary, dtype
+        As for :func:`prepare`.
 
     Returns
     -------

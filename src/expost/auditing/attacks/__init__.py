@@ -30,7 +30,18 @@ _SIGNALS = {signal.name: signal for signal in (GRADIENT_NORM, GRADIENT_INNER_PRO
 
 
 def available(evidence: Evidence) -> dict[str, Attack]:
-    """Return the attacks of the catalogue that this evidence suffices for, in its order."""
+    """Return the attacks of the catalogue that this evidence suffices for, in its order.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        The outputs of the target and of its references.
+
+    Returns
+    -------
+    dict[str, Attack]
+        The attacks by their names.
+    """
     return {name: attack for name, attack in ATTACKS.items() if missing(attack, evidence) is None}
 
 

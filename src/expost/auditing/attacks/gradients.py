@@ -155,12 +155,12 @@ def update_ratio(
 
     Parameters
     ----------
-    update
+    update : Any
         (D,) a sum of gradients: minus the change of θ over the learning rate, times the number
         of rows where the step took their mean.
-    others
+    others : Any, optional
         (D,) m: S without the row; None for 0. An estimate suffices, n times a population's mean.
-    scale
+    scale : float, optional
         The noise's standard deviation s; None if it is unknown: then the part that does not depend
         on s, g·(S − m) − ½∥g∥².
     """
@@ -186,20 +186,20 @@ def gradient_ratio(
 
     Parameters
     ----------
-    population
+    population : Gradients, optional
         Gradients, at the same θ, of rows that were certainly not trained on. None: the rows in
         question are used, of which ``within`` are members with a mean of S/n, and the others the
         population. This is more informative than other rows: if all members are among the rows in
         question, the sum over the non-members is then known exactly.
-    members
+    members : int
         The number n of rows that the target was trained on.
-    within
+    within : int, optional
         How many of them are in question; None for all.
-    total
+    total : Any, optional
         (D,) S; None for 0.
-    noise_variance
+    noise_variance : float, default=0.0
         The variance s² of each coordinate of the noise on S.
-    most_rows
+    most_rows : int, optional
         The rows of the population from which C is estimated; ḡ is that of all. None: eight per
         coordinate, at least 512 and at most ``MOST_ROWS``.
     """

@@ -50,15 +50,15 @@ class LinearGradients:
 
     Parameters
     ----------
-    features
+    features : FloatArray
         (n, d) x.
-    residuals
+    residuals : FloatArray
         (n, K) u.
-    total
+    total : FloatArray, optional
         (K·d,) S, class by class; None where it is not known.
-    noise_variance
+    noise_variance : float, default=0.0
         The variance of each coordinate of the noise on S.
-    members
+    members : int, optional
         The number of rows the model was trained on; None if unknown.
     """
 
@@ -155,13 +155,13 @@ def gradient_scores(
 
     Parameters
     ----------
-    members
+    members : int
         The number of these rows that the target was trained on.
-    population
+    population : tuple[Any, Any], optional
         (X, y) of rows that were certainly not trained on. None: the attack uses the rows in
         question alone, and that ``members`` of them are members (see
         :func:`~expost.auditing.attacks.gradients.gradient_ratio`).
-    trained_on
+    trained_on : int, optional
         The number of rows that the target was trained on in total; None: that of a release, and
         ``members`` for any other model.
 

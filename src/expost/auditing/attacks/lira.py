@@ -18,11 +18,10 @@ The offline score here is (φ − μ_out)/s_out, which orders rows alike and doe
 
 Estimates
 ---------
-``row``        μ and s² of each row, as in Algorithm 1: for hundreds of references.
-``pooled``     μ of each row, one s² a side for all rows: Carlini et al. for few references.
-``moderated``  the default, for any number. Means and variances of k models are noisy, and a score
-               adds the noise of four of them. Instead, all rows are estimated together (empirical
-               Bayes):
+- ``row``: μ and s² of each row, as in Algorithm 1: for hundreds of references.
+- ``pooled``: μ of each row, one s² a side for all rows: Carlini et al. for few references.
+- ``moderated``: the default, for any number. Means and variances of k models are noisy, and a score
+  adds the noise of four of them. Instead, all rows are estimated together (empirical Bayes):
 
     s̃²     one a row, s²_out = s̃² and s²_in = ρ s̃² with one ρ for all rows; s̃² = (d₀ s₀² + d s²)/
            (d₀ + d), d of both sides, (d₀, s₀²) fitted to the rows' own s² (Smyth 2004, *Linear

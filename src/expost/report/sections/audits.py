@@ -38,8 +38,12 @@ _EPSILON = re.compile(r",? epsilon=[^,]*")
 class _Setting:
     """One ε with its audit.
 
-    ``is_better``   whether any attack is better than random guessing, all ε and attacks considered.
-    ``is_refuted``  whether a proved bound or an advantage is certain to exceed the guarantee.
+    Parameters
+    ----------
+    is_better : bool
+        Whether any attack is better than random guessing, all ε and attacks considered.
+    is_refuted : bool
+        Whether a proved bound or an advantage is certain to exceed the guarantee.
     """
 
     epsilon: float

@@ -340,8 +340,12 @@ def _known(value: float) -> float | None:
 class _Line:
     """One ε of the detailed table.
 
-    ``exact``    the ε; ``typed`` as it is typed, and ``text`` as it is shown.
-    ``median``, ``largest``  expected exposures of rows, in nats.
+    Parameters
+    ----------
+    exact : float
+        The ε; ``typed`` as it is typed, and ``text`` as it is shown.
+    median, largest : float
+        Expected exposures of rows, in nats.
     """
 
     exact: float

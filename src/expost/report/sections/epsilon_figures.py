@@ -54,9 +54,14 @@ _OTHERS: tuple[Role, ...] = ("second", "third", "fourth", "limit")
 class EpsilonCurves:
     """Curves of the most exposed and of the median row over ε, each (m,).
 
-    ``median_posterior``  None where only the largest posterior is known.
-    ``transition``     how far the rows have come.
-    ``has_plateaus``   whether that is between plateaus, and not the one-sidedness.
+    Parameters
+    ----------
+    median_posterior : FloatArray | None
+        None where only the largest posterior is known.
+    transition : Pair
+        How far the rows have come.
+    has_plateaus : bool
+        Whether that is between plateaus, and not the one-sidedness.
     """
 
     epsilons: FloatArray

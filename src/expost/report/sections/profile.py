@@ -66,7 +66,7 @@ def profile_document(
         The losses of all rows.
     release : Release, optional
         The model that was profiled; by default the one that the profile knows.
-    groups, explanation
+    groups, explanation : Sequence[Grouping], Explanation | None
         Results of ``profile.by`` and ``profile.explain``.
     next_steps : sequence of Code
         Commands to show as the next step.

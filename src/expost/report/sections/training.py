@@ -88,10 +88,15 @@ def training_document(run: Any, *, delta: float = _DELTA) -> Document:
 class _Budget:
     """What a run guarantees at δ.
 
-    ``hidden``          the guarantee against an attacker who does not know the batches, or None.
-    ``epsilon``         its ε; ``known_epsilon`` that against an attacker who knows the batches,
-                        where it is another one.
-    ``individual``      the rows' own ε (n,), where the lengths of all gradients are known.
+    Parameters
+    ----------
+    hidden : Guarantee | None
+        The guarantee against an attacker who does not know the batches, or None.
+    epsilon : float | None
+        Its ε; ``known_epsilon`` that against an attacker who knows the batches, where it is another
+        one.
+    individual : FloatArray | None
+        The rows' own ε (n,), where the lengths of all gradients are known.
     """
 
     delta: float
