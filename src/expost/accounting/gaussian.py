@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import erfcx, ndtr, ndtri
 
 from expost import _checks
-from expost._numerics import bracket_root, gauss_legendre
+from expost._numerics import ROUNDOFF, bracket_root, gauss_legendre
 from expost.errors import ConvergenceError, InvalidInput
 from expost.types import FloatArray
 
@@ -26,6 +26,8 @@ _NODES = 16
 # From here on ε, about μ²/2, counts as infinite.
 _HUGE_MU = 1e150
 _TINY_MU = 1e-150
+# σ is stepped up by this much at most.
+_MOST_STEP = 1e-11
 
 
 def gaussian_scale(epsilon: float, delta: float, sensitivity: float) -> float:
@@ -66,10 +68,12 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float) -> float:
             np.array([_TINY_MU]),
             _HUGE_MU,
         )
-        # Two roundings: of the quotient, and of sensitivity/σ where σ is used.
-        scale = math.nextafter(math.nextafter(sensitivity / float(below[0]), math.inf), math.inf)
+    scale, step = sensitivity / float(below[0]), ROUNDOFF
+    # Computed δ(ε, μ) is not monotone to the last bits: step up until the guarantee holds.
+    while not _keeps(epsilon, delta, sensitivity, scale) and step < _MOST_STEP:
+        scale, step = scale * (1 + step), 2 * step
     inside = below[0] > _TINY_MU and above[0] < _HUGE_MU
-    if not (inside and _keeps(epsilon, delta, sensitivity, scale)):
+    if not (inside and step < _MOST_STEP):
         raise ConvergenceError(
             f"no noise scale found for epsilon={epsilon!r}, delta={delta!r},"
             f" sensitivity={sensitivity!r}: too extreme for float64; use less extreme values."
