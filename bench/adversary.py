@@ -61,14 +61,14 @@ def plain(trainings: int) -> None:
         belief = 0.0
         for _ in range(STEPS):
             sums = {True: 0.0, False: 0.0}
-            for place in range(ROWS):
-                at = slice(place, place + 1)
+            for index in range(ROWS):
+                at = slice(index, index + 1)
                 loss = nn.functional.cross_entropy(module(images[at]), labels[at])
-                found = torch.autograd.grad(loss, parameters)
-                g = torch.cat([part.reshape(-1) for part in found])
+                gradients = torch.autograd.grad(loss, parameters)
+                g = torch.cat([part.reshape(-1) for part in gradients])
                 g = g / max(1.0, float(g.norm()) / CLIP)
                 sums[True] = sums[True] + g
-                if place:
+                if index:
                     sums[False] = sums[False] + g
             scale = sigma() * CLIP
             noise = torch.randn(len(sums[True]), generator=generator) * scale

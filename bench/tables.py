@@ -71,13 +71,13 @@ def encode(
     """
     parts = []
     for column in columns.values():
-        seen = column[train]
+        known = column[train]
         if column.dtype.kind == "U":
-            levels = np.unique(seen)
+            levels = np.unique(known)
             if len(levels) > 1:
                 parts.append((column[:, None] == levels).astype(np.float64))
-        elif np.ptp(seen) > 0:
-            parts.append(((column - seen.mean()) / seen.std())[:, None])
+        elif np.ptp(known) > 0:
+            parts.append(((column - known.mean()) / known.std())[:, None])
     X = np.hstack(parts)
     return X[train], X[test]
 

@@ -70,10 +70,10 @@ def leblond_command(
     from papers.leblond import run as leblond
 
     with progress(leblond.PHASES, quiet=False, log=log_json) as shown:
-        found = leblond.reproduce(out, data=data, seed=seed, phase=shown.phase, force=force)
-    print("\n".join(found.lines()))
+        reproduction = leblond.reproduce(out, data=data, seed=seed, phase=shown.phase, force=force)
+    print("\n".join(reproduction.lines()))
     if open_it:
-        show(found.files[-1])
+        show(reproduction.files[-1])
 
 
 @app.command("redberg-wang")
@@ -101,10 +101,12 @@ def redberg_wang_command(
     from papers.redberg_wang import run as redberg_wang
 
     with progress(redberg_wang.PHASES, quiet=False, log=log_json) as shown:
-        found = redberg_wang.reproduce(out, data=data, seed=seed, phase=shown.phase, force=force)
-    print("\n".join(found.lines()))
+        reproduction = redberg_wang.reproduce(
+            out, data=data, seed=seed, phase=shown.phase, force=force
+        )
+    print("\n".join(reproduction.lines()))
     if open_it:
-        show(found.files[-1])
+        show(reproduction.files[-1])
 
 
 @app.command("d5.3")
@@ -149,12 +151,12 @@ def d53_command(
     parts = [name for name, named in wanted.items() if named] or list(wanted)
     request = d53.Request(data=data, effort=Effort(trainings=trainings), workers=workers)
     with progress(d53.phases(parts), quiet=False, log=log_json) as shown:
-        found = d53.reproduce(
+        reproduction = d53.reproduce(
             out, parts=parts, request=request, seed=seed, phase=shown.phase, force=force
         )
-    print("\n".join(found.lines()))
+    print("\n".join(reproduction.lines()))
     if open_it:
-        show(found.files[-1])
+        show(reproduction.files[-1])
 
 
 @app.command("lecture")
@@ -185,10 +187,12 @@ def lecture_command(
 
     effort = Effort(trainings=trainings, repetitions=repetitions)
     with progress(lecture.PHASES, quiet=False, log=log_json) as shown:
-        found = lecture.reproduce(out, seed=seed, effort=effort, phase=shown.phase, force=force)
-    print("\n".join(found.lines()))
+        reproduction = lecture.reproduce(
+            out, seed=seed, effort=effort, phase=shown.phase, force=force
+        )
+    print("\n".join(reproduction.lines()))
     if open_it:
-        show(found.files[-1])
+        show(reproduction.files[-1])
 
 
 if __name__ == "__main__":

@@ -245,9 +245,9 @@ def _load(
     if path is not None:
         return read(Path(path), str(path))
     wheel, version, file = carrier
-    found = carried(wheel, file)
-    if found is not None:
-        return read(found, f"{file} of the installed {wheel} {metadata.version(wheel)}")
+    archive = carried(wheel, file)
+    if archive is not None:
+        return read(archive, f"{file} of the installed {wheel} {metadata.version(wheel)}")
     try:
         return fetch()
     except (OSError, ValueError, ImportError, HTTPException) as error:

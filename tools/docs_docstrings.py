@@ -35,8 +35,8 @@ class Readable(griffe.Extension):
 
 def _computed(cls: griffe.Object) -> griffe.Docstring:
     """Return a docstring that is built with its class, which must be imported."""
-    found = getattr(import_module(cls.module.path), cls.name)
-    return griffe.Docstring(inspect.cleandoc(found.__doc__), parent=cls)
+    documented = getattr(import_module(cls.module.path), cls.name)
+    return griffe.Docstring(inspect.cleandoc(documented.__doc__), parent=cls)
 
 
 def markdown(text: str) -> str:

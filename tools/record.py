@@ -293,12 +293,12 @@ def compute(verbose: bool = True) -> Record:
     record: Record = {}
     for name, values in parts.items():
         started = time.perf_counter()
-        found = values()
-        for problem, fields in found.items():
+        problems = values()
+        for problem, fields in problems.items():
             record |= {f"{problem}:{field}": entries for field, entries in fields.items()}
         if verbose:
             seconds = time.perf_counter() - started
-            print(f"{len(found)} {name}: {seconds:.1f} s", file=sys.stderr, flush=True)
+            print(f"{len(problems)} {name}: {seconds:.1f} s", file=sys.stderr, flush=True)
     return record
 
 

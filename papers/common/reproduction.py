@@ -68,21 +68,21 @@ class Reproduction:
         return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def write(found: Reproduction, out: Path) -> Reproduction:
+def write(reproduction: Reproduction, out: Path) -> Reproduction:
     """Draw the exhibits and write every file, the page last."""
-    pictures = {exhibit.name: png(exhibit.draw()) for exhibit in found.exhibits}
+    pictures = {exhibit.name: png(exhibit.draw()) for exhibit in reproduction.exhibits}
     contents = {f"{name}.png": picture for name, picture in pictures.items()}
-    for exhibit in found.exhibits:
+    for exhibit in reproduction.exhibits:
         contents |= {f"{stem}.csv": table.csv() for stem, table in exhibit.tables.items()}
-    contents[_CLAIMS] = found.to_json().encode()
+    contents[_CLAIMS] = reproduction.to_json().encode()
     contents[_PAGE] = render_page(
-        found.paper,
-        claims=found.claims,
-        exhibits=found.exhibits,
+        reproduction.paper,
+        claims=reproduction.claims,
+        exhibits=reproduction.exhibits,
         pictures=pictures,
-        source=found.source,
-        seed=found.seed,
-        made=found.made,
+        source=reproduction.source,
+        seed=reproduction.seed,
+        made=reproduction.made,
     ).encode()
     # Checked before the work: what is there is an earlier run.
     with held(out, force=True), writing(out, "free some space, or name another folder"):
@@ -91,4 +91,4 @@ def write(found: Reproduction, out: Path) -> Reproduction:
         files = tuple(
             write_bytes(out / name, _AUDIENCE, content) for name, content in contents.items()
         )
-    return replace(found, files=files)
+    return replace(reproduction, files=files)

@@ -135,7 +135,7 @@ def training(seed: np.random.SeedSequence, phase: Callable[[str], None], request
         # Before any work: a folder that cannot be made is refused now.
         with writing(request.folder, "free some space, or name another folder"):
             request.folder.mkdir(parents=True, exist_ok=True)
-    found = trainings.measure(
+    results = trainings.measure(
         digits,
         seed,
         effort=request.effort,
@@ -144,8 +144,8 @@ def training(seed: np.random.SeedSequence, phase: Callable[[str], None], request
         phase=phase,
     )
     return Part(
-        claims=training_claims.claims(found),
-        exhibits=training_figures.exhibits(found),
+        claims=training_claims.claims(results),
+        exhibits=training_figures.exhibits(results),
         source=f"MNIST for chapter 5 ({digits.source})",
         made=(
             "Chapter 5 trains the network of its Section 5.1 by DP-SGD with full batches of 100"
@@ -154,8 +154,8 @@ def training(seed: np.random.SeedSequence, phase: Callable[[str], None], request
             " step. The belief counted is that in the world which was true; by the symmetry of"
             " Gaussian noise its law is that of the belief in D. Batch normalisation mixes rows, so"
             f" that no row has a gradient of its own: group norm stands in for it"
-            f" ({found.parameters:,} parameters). The text does not say how many filters there are"
-            " and prints plain gradient descent; the code that its authors published has 16 in"
+            f" ({results.parameters:,} parameters). The text does not say how many filters there"
+            " are and prints plain gradient descent; the code that its authors published has 16 in"
             " each layer, Adam on the noisy gradients and new weights in every training, and so"
             " has this."
         ),

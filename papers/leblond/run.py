@@ -48,9 +48,9 @@ def reproduce(
     phase("reading Adult")
     adult = load_adult(data)
     source = adult.source if data is None else f"UCI Adult, {Path(data).name}"
-    found = compute(adult, seed=seed, effort=Effort(), source=source, phase=phase)
+    reproduction = compute(adult, seed=seed, effort=Effort(), source=source, phase=phase)
     phase("drawing and writing")
-    return write(found, out)
+    return write(reproduction, out)
 
 
 def compute(

@@ -73,8 +73,8 @@ class InferenceModel(torch.nn.Module):  # type: ignore[misc]  # torch ships no t
         logs = functional.log_softmax(outputs, dim=1).clamp(min=_LEAST_LOG)
         label = functional.one_hot(labels, self.classes).to(logs.dtype)
         own = torch.sum(label * logs, dim=1, keepdim=True)
-        found: torch.Tensor = self.layers(torch.cat([logs, label, own], dim=1))
-        return found.squeeze(1)
+        logits: torch.Tensor = self.layers(torch.cat([logs, label, own], dim=1))
+        return logits.squeeze(1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -172,9 +172,9 @@ def probabilities(module: torch.nn.Module, X: Any) -> FloatArray:
     was_training = module.training
     module.eval()
     with torch.no_grad():
-        found = functional.softmax(module(rows).double(), dim=1)
+        shares = functional.softmax(module(rows).double(), dim=1)
     module.train(was_training)
-    return np.asarray(found.cpu().numpy())
+    return np.asarray(shares.cpu().numpy())
 
 
 class _Game:

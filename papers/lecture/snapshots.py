@@ -292,10 +292,10 @@ def accuracy_by_epochs(
     chosen = _checks.one_of("score", score or possible[0], possible)
     lines = []
     for epochs in sets:
-        seen = snapshots.at(epochs)
-        scores = _SCORES[chosen](seen)
-        found = figures(scores, truth, confidence=confidence, random_state=random_state)
-        lines.append(ObservedEpochs(epochs=tuple(seen.epochs.tolist()), figures=found))
+        chosen_epochs = snapshots.at(epochs)
+        scores = _SCORES[chosen](chosen_epochs)
+        result = figures(scores, truth, confidence=confidence, random_state=random_state)
+        lines.append(ObservedEpochs(epochs=tuple(chosen_epochs.epochs.tolist()), figures=result))
     return EpochTable(lines=tuple(lines), score=chosen)
 
 

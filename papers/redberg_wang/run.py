@@ -62,9 +62,9 @@ def reproduce(
     phase("reading the credit data")
     credit = load_credit_default(data)
     source = credit.source if data is None else f"{credit.name}, {Path(data).name}"
-    found = compute(credit, seed=seed, counts=Counts(), source=source, phase=phase)
+    reproduction = compute(credit, seed=seed, counts=Counts(), source=source, phase=phase)
     phase("drawing and writing")
-    return write(found, out)
+    return write(reproduction, out)
 
 
 def compute(
