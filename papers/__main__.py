@@ -2,13 +2,16 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from expost.cli.mistakes import exit_code, sentence
 from expost.cli.open_page import show
 from expost.cli.progress import progress
+
+if TYPE_CHECKING:
+    from papers.common.reproduction import Reproduction
 
 __all__ = ["app", "main"]
 
@@ -71,9 +74,7 @@ def leblond_command(
 
     with progress(leblond.PHASES, quiet=False, log=log_json) as shown:
         reproduction = leblond.reproduce(out, data=data, seed=seed, phase=shown.phase, force=force)
-    print("\n".join(reproduction.lines()))
-    if open_it:
-        show(reproduction.files[-1])
+    _report(reproduction, open_it)
 
 
 @app.command("redberg-wang")
@@ -104,9 +105,7 @@ def redberg_wang_command(
         reproduction = redberg_wang.reproduce(
             out, data=data, seed=seed, phase=shown.phase, force=force
         )
-    print("\n".join(reproduction.lines()))
-    if open_it:
-        show(reproduction.files[-1])
+    _report(reproduction, open_it)
 
 
 @app.command("d5.3")
@@ -154,9 +153,7 @@ def d53_command(
         reproduction = d53.reproduce(
             out, parts=parts, request=request, seed=seed, phase=shown.phase, force=force
         )
-    print("\n".join(reproduction.lines()))
-    if open_it:
-        show(reproduction.files[-1])
+    _report(reproduction, open_it)
 
 
 @app.command("lecture")
@@ -190,6 +187,11 @@ def lecture_command(
         reproduction = lecture.reproduce(
             out, seed=seed, effort=effort, phase=shown.phase, force=force
         )
+    _report(reproduction, open_it)
+
+
+def _report(reproduction: "Reproduction", open_it: bool) -> None:
+    """Print the verdicts, and open the page if that was asked for."""
     print("\n".join(reproduction.lines()))
     if open_it:
         show(reproduction.files[-1])

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from expost import _checks
 from expost.errors import require
-from expost.jobs.output import check_folder
 from expost.types import Audience
 from papers.common.claims import Check, Claim, quote
 from papers.common.exhibits import Exhibit, Table
 from papers.common.figures import BLUE, GREY, ORANGE, PURPLE, DotsDisplay, Guide, NamedSeries
-from papers.common.reproduction import Paper, Reproduction, write
+from papers.common.reproduction import Paper, Reproduction, reproduce_into
 from papers.lecture.displays import EpochsDisplay
 from papers.lecture.table import MEASURES, DefenceRow, DefenceTable
 
@@ -57,13 +55,12 @@ def reproduce(
     ``phase``   receives the name of each phase, ``PHASES`` times.
     ``force``   write into a folder that is not empty, over an earlier run.
     """
-    out = Path(out)
-    seed = _checks.integer("seed", seed, least=0)
-    check_folder(out, force=force)
-    require("torch", caller="papers lecture", extra="torch")
-    reproduction = compute(seed=seed, effort=effort, phase=phase)
-    phase("drawing and writing")
-    return write(reproduction, out)
+
+    def from_trainings(seed: int) -> Reproduction:
+        require("torch", caller="papers lecture", extra="torch")
+        return compute(seed=seed, effort=effort, phase=phase)
+
+    return reproduce_into(out, from_trainings, seed=seed, phase=phase, force=force)
 
 
 def compute(*, seed: int, effort: "Effort | None", phase: Callable[[str], None]) -> Reproduction:
