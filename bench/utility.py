@@ -6,7 +6,7 @@
     python bench/utility.py --record              also writes docs/evidence/useful-peers.json;
                                                   with --only the other columns stay as they are
 
-The tables are those of :mod:`tables`; 25 % of the rows are held out, anew in each split, and δ is
+The tables are those of :mod:`tables`; 25 % of the rows are held out, again in each split, and δ is
 min(1e-6, 1/(10n)) rounded down to a power of ten. Fits run one after the other, in the environment
 of their library (:mod:`utility_peers`). Every result is kept in build/utility by (column, table, ε,
 split, setting), so that another run computes only what is missing. Results of the current package

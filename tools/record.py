@@ -3,7 +3,7 @@
     python tools/record.py values --out FILE   compute all values with the expost that is importable
     python tools/record.py --against REV       compare this tree with REV, both on this machine
     python tools/record.py check               compare with tests/recorded/core.json
-    python tools/record.py store               write tests/recorded/core.json anew
+    python tools/record.py store               write tests/recorded/core.json again
 
 ``--against`` asks for bit-identity of problems that remove a row of two classes in memory, and for
 agreement to 1e-12 everywhere else. ``check`` asks for agreement to 1e-9 with digests of the arrays,
@@ -396,7 +396,7 @@ def check() -> int:
 
 
 def store() -> int:
-    """Write the stored values anew."""
+    """Write the stored values again."""
     with tempfile.TemporaryDirectory() as name:
         write(STORED, digests(compute_from(ROOT / "src", Path(name) / "new.json")))
     print(f"{STORED.relative_to(ROOT)}: {STORED.stat().st_size / 1e6:.2f} MB")

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _EXACT = 1e-9
-# Two data sets of pure ε-DP, told apart on S = "yes": Q(S), and the most that P(S) may then be.
+# Two data sets of pure ε-DP, distinguished by S = "yes": Q(S), and the most that P(S) may then be.
 _FALSE_ALARMS = 0.8
 _GOALS = (0.1, 0.25, 0.5, 0.75)
 _DELTA = 1e-6
@@ -167,21 +167,21 @@ def general_claim(bounds: General) -> Claim:
 
 @dataclass(frozen=True, kw_only=True)
 class Inverse:
-    """Thm 3 of what its inverse gives for ``goals``, as ``printed`` and as ``mended``."""
+    """Thm 3 of what its inverse gives for ``goals``, as ``printed`` and as ``corrected``."""
 
     goals: tuple[float, ...]
     printed: tuple[float, ...]
-    mended: tuple[float, ...]
+    corrected: tuple[float, ...]
 
 
 def measure_inverse() -> Inverse:
     """Measure at δ = 10⁻⁶; it cancels."""
-    mended = [formulas.epsilon_from_gaussian_advantage(goal, _DELTA) for goal in _GOALS]
+    corrected = [formulas.epsilon_from_gaussian_advantage(goal, _DELTA) for goal in _GOALS]
     return Inverse(
         goals=_GOALS,
         # The printed inverse lacks the factor 2.
-        printed=tuple(formulas.gaussian_advantage(epsilon / 2, _DELTA) for epsilon in mended),
-        mended=tuple(formulas.gaussian_advantage(epsilon, _DELTA) for epsilon in mended),
+        printed=tuple(formulas.gaussian_advantage(epsilon / 2, _DELTA) for epsilon in corrected),
+        corrected=tuple(formulas.gaussian_advantage(epsilon, _DELTA) for epsilon in corrected),
     )
 
 
@@ -189,7 +189,7 @@ def inverse_claim(inverse: Inverse) -> Claim:
     """Check claim (i): the inverse of Thm 3."""
     index = inverse.goals.index(0.5)
     off = max(abs(b - g) for g, b in zip(inverse.goals, inverse.printed, strict=True))
-    mended = max(abs(b - g) for g, b in zip(inverse.goals, inverse.mended, strict=True))
+    corrected = max(abs(b - g) for g, b in zip(inverse.goals, inverse.corrected, strict=True))
     return Claim(
         key="i",
         says="The ε for a chosen advantage is √(2 ln(1.25/δ))·Φ⁻¹((ρ_α + 1)/2).",
@@ -197,7 +197,7 @@ def inverse_claim(inverse: Inverse) -> Claim:
         outcome=(
             "Put back into Theorem 3, it turns 0.5 into"
             f" {inverse.printed[index]:.3f}: half of the ε that was allowed, and twice the noise."
-            f" With a factor 2 before the root every goal comes back, to {quote(mended)}."
+            f" With a factor 2 before the root every goal comes back, to {quote(corrected)}."
         ),
         checks=(
             Check(

@@ -223,14 +223,14 @@ def passed_exhibit(excess: Passed) -> Exhibit:
     epsilon, delta = _EXAMPLE
     bound = formulas.belief(epsilon)
     passed = np.concatenate([np.geomspace(1e-4, delta * 1.001, 40), _past_grid(delta)])
-    promises = {
+    guarantees = {
         "any_mechanism": EpsilonDelta(epsilon=epsilon, delta=delta),
         "least_noise": GaussianNoise(mu=least_mu(epsilon, delta)),
         "classical_noise": GaussianNoise(mu=classical_mu(epsilon, delta)),
     }
     beliefs = {
-        name: np.array([promise.posterior(delta=float(p)) for p in passed])
-        for name, promise in promises.items()
+        name: np.array([guarantee.posterior(delta=float(p)) for p in passed])
+        for name, guarantee in guarantees.items()
     }
     looks = (
         ("any_mechanism", "the worst of all mechanisms", GREEN, "-"),

@@ -86,14 +86,14 @@ class Printed:
 
     ``last``     (4.8) as printed, Σε_RDP − ln(1/δ^k)/(α − 1).
     ``middle``   the line before it, of which it is the exponent.
-    ``mended``   sigmoid(Σε_RDP + ln(1/δ)/(α − 1)).
+    ``corrected``  sigmoid(Σε_RDP + ln(1/δ)/(α − 1)).
     ``exact``    the belief that is passed with probability δ.
     ``overrun``  the largest log(P(belief > (4.7))/δ^k) over orders, k, δ and μ.
     """
 
     last: float
     middle: float
-    mended: float
+    corrected: float
     exact: float
     overrun: float
 
@@ -114,7 +114,7 @@ def measure_printed() -> Printed:
     return Printed(
         last=divergence - excess,
         middle=float(expit(divergence - excess)),
-        mended=float(expit(divergence + excess)),
+        corrected=float(expit(divergence + excess)),
         exact=GaussianNoise(mu=mu).posterior(delta=DELTA),
         overrun=max(overruns),
     )
@@ -133,8 +133,8 @@ def printed_claim(lines: Printed) -> Claim:
             f"At the noise of the paper's chapter 5 (4.8) is {lines.last:.3f}, which is no belief"
             f" that starts from ½, and the line before it {lines.middle:.3f}; but one release"
             f" in a hundred carries a belief above {lines.exact:.3f}. From (4.7) on the sign before"
-            " ln(1/δ) is turned, and (4.8) is the exponent alone. With both mended, 1/(1 +"
-            f" exp(−(Σε_RDP + ln(1/δ)/(α − 1)))), it is {lines.mended:.3f}. The composed δ^k is"
+            " ln(1/δ) is turned, and (4.8) is the exponent alone. With both corrected, 1/(1 +"
+            f" exp(−(Σε_RDP + ln(1/δ)/(α − 1)))), it is {lines.corrected:.3f}. The composed δ^k is"
             " right, at the order α and for the sum of the ε of all steps."
         ),
         checks=(

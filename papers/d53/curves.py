@@ -96,11 +96,11 @@ def measure_curves() -> Curves:
     )
 
 
-def _beliefs(promises: list[list[GaussianNoise]], delta: FloatArray) -> FloatArray:
+def _beliefs(noises: list[list[GaussianNoise]], delta: FloatArray) -> FloatArray:
     return np.array(
         [
             [noise.posterior(delta=float(d)) for noise in line]
-            for line, d in zip(promises, delta, strict=True)
+            for line, d in zip(noises, delta, strict=True)
         ]
     )
 

@@ -397,7 +397,7 @@ class _Lab:
 
 
 def _scaled(images: Any, labels: Any) -> tuple[Any, Any]:
-    """(n, 1, 28, 28) float32 in 0 … 1, and whole numbers."""
+    """(n, 1, 28, 28) float32 in 0 … 1, and integers."""
     return (
         np.asarray(images, dtype=np.float32)[:, np.newaxis] / np.float32(255),
         np.asarray(labels, dtype=np.int64),

@@ -88,8 +88,8 @@ def below_claim(results: Measured) -> Claim:
             f"{made.believed_advantage} believed and {made.advantage} counted (the paper"
             f" {case.advantage}), below {made.analytic_advantage:.4f}: the runs have"
             f" μ = {np.median(made.separations):.3f} of the {made.guarantee.mu:.3f} that the noise"
-            f" promises, since the gradients are {np.median(made.lengths):.2f} apart and the noise"
-            f" is made for {2 * CLIP:g}."
+            f" guarantees, since the gradients are {np.median(made.lengths):.2f} apart and the"
+            f" noise is made for {2 * CLIP:g}."
         ),
         checks=(
             Check(

@@ -9,7 +9,7 @@ kept). Its models come over as JSON. Of each it knows the noise that the seed dr
 noise      ∥∇J(θ)∥ over many fits against the Gamma law that expost claims (Kolmogorov–Smirnov);
 residual   ∇J(θ) + b against the solver's tolerance, and what it left above the minimum;
 intervals  the loss of the minimiser behind θ, which b determines, against the interval of θ;
-promise    how often an exposure is proved to pass the ε that was guaranteed;
+guarantee  how often an exposure is proved to pass the ε that was guaranteed;
 time       one fit of each, alternating.
 """
 
@@ -151,7 +151,7 @@ def outside(private: PrivateForeign, noises: np.ndarray) -> int | None:
 
 
 def check_reading(library: Library, case: Case, count: int) -> dict[str, object]:
-    """Noise, residual, intervals and promise over fits of one case."""
+    """Noise, residual, intervals and guarantee over fits of one case."""
     norms, residuals, left, widths, exposures = [], [], [], [], []
     refused = broken = missed = unknown = 0
     tol = case.settings.get("tol", 1e-4)
@@ -190,7 +190,7 @@ def check_reading(library: Library, case: Case, count: int) -> dict[str, object]
         "rows": len(case.X),
         "held": _digits([held])[0] if np.isfinite(held) else "not bounded",
         "refused, no minimiser to find": refused,
-        "promise broken": broken,
+        "guarantee exceeded": broken,
         "largest exposure, median and most": _digits([np.median(exposures), max(exposures)]),
         "widest interval, median": _digits([np.median(widths)])[0],
         "rows outside their interval": missed,

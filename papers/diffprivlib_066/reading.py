@@ -237,7 +237,7 @@ def read_private(model: Any, X: Any, y: Any) -> PrivateForeign | None:
             f" C={C:g}, n={len(rows)}, d={rows.shape[1]}{classes}"
         ),
         notices=(
-            *_promise(model, fits, held),
+            *_guarantee(model, fits, held),
             *_noise(model, version, bool(norms.max() == data_norm)),
         ),
     )
@@ -295,7 +295,7 @@ def _targets(y: Any, classes: Any, rows: int) -> list[FloatArray]:
     return [np.where(labels[:, 0] == label, 1.0, -1.0) for label in known]
 
 
-def _promise(model: Any, fits: tuple[PerturbedFit, ...], held: float) -> list[str]:
+def _guarantee(model: Any, fits: tuple[PerturbedFit, ...], held: float) -> list[str]:
     """Return the notices on the mechanism."""
     notes = []
     if held > model.epsilon:

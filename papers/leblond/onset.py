@@ -64,7 +64,7 @@ class Onset:
     ``distance``  (r,) exact.      ``critical`` (r,) the exact β*.
     ``sampled``   (r,) β*·distance from refitted models and sampled noise.
     ``constant``  the exact one.   ``smallest``: the least exact β* of all rows of the data.
-    ``belief``, ``exposure``  of y_max at low, and its exposure at a tenth of low.
+    ``posterior``, ``exposure``  of y_max at low, and its exposure at a tenth of low.
     """
 
     rows: IntArray
@@ -74,7 +74,7 @@ class Onset:
     constant: float
     smallest: float
     low: float
-    belief: tuple[float, float]
+    posterior: tuple[float, float]
     exposure: tuple[float, float]
     dimension: int
     rate: float
@@ -98,7 +98,7 @@ def measure_onset(setting: Setting, effort: Effort, seed: np.random.SeedSequence
         constant=sweep.transition.leaves,
         smallest=setting.rate * float(sweep.critical.min()),
         low=sweep.low,
-        belief=_two(at.expected_posterior()),
+        posterior=_two(at.expected_posterior()),
         exposure=_two(at.expected_exposure),
         dimension=setting.dimension,
         rate=setting.rate,
@@ -209,14 +209,14 @@ def protection_claim(onset: Onset) -> Claim:
         outcome=(
             "What stays the same is the shape of the profile; the losses themselves go on"
             f" shrinking. At low, ε = {quote(onset.low)}, the farthest row is exposed by"
-            f" {onset.exposure[0]:.2g} nats on average, and an undecided attacker's belief that it"
-            f" was there is {onset.belief[0]:.3f} on average; at a tenth of that ε it is"
-            f" {onset.exposure[1]:.2g} nats and {onset.belief[1]:.3f}."
+            f" {onset.exposure[0]:.2g} nats on average, and an undecided attacker's posterior that"
+            f" it was there is {onset.posterior[0]:.3f} on average; at a tenth of that ε it is"
+            f" {onset.exposure[1]:.2g} nats and {onset.posterior[1]:.3f}."
         ),
         checks=(
             Check(
-                what="typical belief in y_max's presence at low, prior ½",
-                value=onset.belief[0],
+                what="expected posterior of y_max's presence at low, prior ½",
+                value=onset.posterior[0],
                 relation="<=",
                 bound=0.75,
             ),

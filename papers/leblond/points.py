@@ -53,7 +53,7 @@ def worst_case_exhibit(setting: Setting) -> Exhibit:
             f"The exact minimisers without each of {setting.rows:,} rows (dots) and the paper's"
             " worst-case points (circles), as seen from A(x). Of all rows the worst case misses by"
             f" at most {error.max():.1%} of the distance. Many rows share a point: age and"
-            " education-num are whole numbers."
+            " education-num are integers."
         ),
         draw=lambda: WorstCaseDisplay.from_neighbours(near).plot().figure_,
         tables={

@@ -110,7 +110,7 @@ class AdversarialTraining(Drawn):
         gain = f", gain {self.gains[-1]:.3g} of {KNOWS_NOTHING:.3g} … 0" if self.weight else ""
         return (
             f"AdversarialTraining(weight={self.weight:g}, {len(self.gains)} epochs, loss"
-            f" {self.losses[-1]:.3g}{gain}; no promise)"
+            f" {self.losses[-1]:.3g}{gain}; no guarantee)"
         )
 
 
@@ -311,7 +311,7 @@ def _labelled(module: torch.nn.Module, X: Any, y: Any, name: str) -> Rows:
         )
     rows, labels = as_tensors(module, X, y, name)
     if labels.ndim != 1 or labels.is_floating_point() or not bool((labels >= 0).all()):
-        raise InvalidInput(f"{name}: labels must be one whole number a row, from 0.")
+        raise InvalidInput(f"{name}: labels must be one integer a row, from 0.")
     return rows.to(next(module.parameters()).dtype), labels.long()
 
 

@@ -73,9 +73,11 @@ class LogisticDefence:
         if not self.epsilon < np.inf:
             return f"logistic regression, {penalty or 'Λ = 1/n'}"
         noise = "" if self.noise == type(self).noise else f", {self.noise}"
-        promise = f"ε = {upper_text(self.epsilon)}"
-        promise += f", δ = {upper_text(self.delta)}" if self.delta else ""
-        return ", ".join(filter(None, (f"{self.mechanism} perturbation{noise}", promise, penalty)))
+        guarantee = f"ε = {upper_text(self.epsilon)}"
+        guarantee += f", δ = {upper_text(self.delta)}" if self.delta else ""
+        return ", ".join(
+            filter(None, (f"{self.mechanism} perturbation{noise}", guarantee, penalty))
+        )
 
     def attack_limit(self, X: Any, y: Any) -> float | None:
         """Bound it by the mechanism's guarantee for two sets of rows of which one is exchanged."""

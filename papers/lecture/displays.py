@@ -152,7 +152,7 @@ def adversarial_training(training: Any) -> Display:
         guides=tuple(guides),
         xlabel="epochs",
         ylabel="nats",
-        title=f"weight {training.weight:g}; nothing is promised",
+        title=f"weight {training.weight:g}; no guarantee",
     )
 
 

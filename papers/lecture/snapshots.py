@@ -95,7 +95,7 @@ class Snapshots(Drawn):
     def __post_init__(self) -> None:
         epochs = np.asarray(self.epochs)
         if epochs.ndim != 1 or epochs.dtype.kind not in "iu" or not len(epochs):
-            raise InvalidInput("epochs: must be whole numbers, one for each snapshot.")
+            raise InvalidInput("epochs: must be integers, one for each snapshot.")
         if np.any(np.diff(epochs) <= 0):
             raise InvalidInput("epochs: must rise from one snapshot to the next.")
         object.__setattr__(self, "epochs", epochs.astype(np.int64))

@@ -293,7 +293,7 @@ def inflation_claim(inflation: Inflation) -> Claim:
             f" {quote(before)} to {quote(after)}: little in itself, but a rise by"
             f" {100 * (after / before - 1):.0f} %. At ε₁ = {inflation.epsilons[0]:g} there is"
             f" little to lose: it is {quote(inflation.wrong[0, 0])} from the start. What does"
-            " change is how sure the model is: the mean logistic loss at ε₁ ="
+            " change is how certain the model is: the mean logistic loss at ε₁ ="
             f" {inflation.epsilons[worst]:g} goes from {quote(inflation.log_loss[worst, 0])} to"
             f" {quote(inflation.log_loss[worst, -1])}."
         ),

@@ -37,7 +37,7 @@ _EXACT = 1e-9
 
 def losses_exhibit(reports: Reports) -> Exhibit:
     """R&W Fig. 3a."""
-    displays = _loss_displays(reports, promised=WHOLE)
+    displays = _loss_displays(reports, epsilon=WHOLE)
     independent, dependent = reports.independent, reports.dependent
     return Exhibit(
         name="fig3a",
@@ -90,7 +90,7 @@ def ratios_exhibit(reports: Reports) -> Exhibit:
 
 def linear_exhibit(reports: Reports) -> Exhibit:
     """Return the same for linear regression, on the data of Section 4.1."""
-    displays = [*_loss_displays(reports, promised=None), _ratio_display(reports)]
+    displays = [*_loss_displays(reports, epsilon=None), _ratio_display(reports)]
     independent = reports.independent
     return Exhibit(
         name="linear",
@@ -118,7 +118,7 @@ def linear_exhibit(reports: Reports) -> Exhibit:
     )
 
 
-def _loss_displays(reports: Reports, promised: float | None) -> list[DistributionDisplay]:
+def _loss_displays(reports: Reports, epsilon: float | None) -> list[DistributionDisplay]:
     """Both kinds, over one axis."""
     kinds = (
         (rf"data-independent, $\epsilon_1$ = {WHOLE:g}", _losses(reports.independent)),
@@ -139,7 +139,7 @@ def _loss_displays(reports: Reports, promised: float | None) -> list[Distributio
     return [
         DistributionDisplay(
             parts=parts,
-            guides=() if promised is None else (_guide(promised),),
+            guides=() if epsilon is None else (_guide(epsilon),),
             xlabel="ex-post loss of a row (nats)",
             title=title,
             legend_at="upper left",
@@ -156,8 +156,8 @@ def _losses(release: Release) -> tuple[Distribution, ...]:
     )
 
 
-def _guide(promised: float) -> Guide:
-    return Guide(at=promised, label=rf"worst case, $\epsilon$ = {promised:g}", colour=INK)
+def _guide(epsilon: float) -> Guide:
+    return Guide(at=epsilon, label=rf"worst case, $\epsilon$ = {epsilon:g}", colour=INK)
 
 
 def _ratio_display(reports: Reports) -> DistributionDisplay:

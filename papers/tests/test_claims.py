@@ -148,7 +148,7 @@ def ideal_onset(**changes):
         "constant": 3.87354,
         "smallest": 3.87354 / 1e-4,
         "low": 10.0,
-        "belief": (0.6, 0.51),
+        "posterior": (0.6, 0.51),
         "exposure": (1.0, 0.95),
         "dimension": 2,
         "rate": 1.0,
@@ -169,8 +169,8 @@ def test_the_onset_scales_with_one_over_the_distance():
 
 def test_protection_below_the_onset():
     assert protection_claim(ideal_onset()).verdict is HOLDS
-    assert protection_claim(ideal_onset(belief=(0.83, 0.51))).verdict is PARTLY
-    real = ideal_onset(belief=(0.83, 0.51), exposure=(2.6, 0.25))
+    assert protection_claim(ideal_onset(posterior=(0.83, 0.51))).verdict is PARTLY
+    real = ideal_onset(posterior=(0.83, 0.51), exposure=(2.6, 0.25))
     assert protection_claim(real).verdict is FAILS
 
 

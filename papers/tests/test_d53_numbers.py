@@ -227,7 +227,7 @@ def test_the_printed_inverse_in_mpmath():
     for goal, printed in zip(inverse.goals, inverse.printed, strict=True):
         root = mpmath.sqrt(2) * mpmath.erfinv(goal)
         assert printed == pytest.approx(float(2 * mpmath.ncdf(root / 2) - 1), rel=1e-12)
-    assert inverse.mended == pytest.approx(inverse.goals, rel=1e-12)
+    assert inverse.corrected == pytest.approx(inverse.goals, rel=1e-12)
 
 
 # Composition.
@@ -304,7 +304,7 @@ def test_the_printed_equations(routes):
     divergence, term = order * mu**2 / 2, math.log(100) / (order - 1)
     assert equations.last == pytest.approx(divergence - term, rel=1e-12)
     assert equations.middle == pytest.approx(1 / (1 + math.exp(term - divergence)), rel=1e-12)
-    assert equations.mended == pytest.approx(BELIEF, rel=1e-12)
+    assert equations.corrected == pytest.approx(BELIEF, rel=1e-12)
     loss = math.log(equations.exact / (1 - equations.exact))
     assert naive_past(loss, mu) == pytest.approx(DELTA, rel=1e-8)
     # δ^k in one case, in 40 digits: two steps of δ = 0.01 each at the order 5.

@@ -267,7 +267,7 @@ def test_parts_of_a_dataset(credit):
     with pytest.raises(InvalidInput, match="no such part"):
         credit.rows("train")
     with pytest.raises(InvalidInput, match="is not in"):
-        credit.numeric(["AGE", "nobody"])
+        credit.numeric(["AGE", "unknown"])
     with pytest.raises(InvalidInput, match="at least one"):
         credit.numeric([])
 

@@ -228,7 +228,7 @@ def test_attack_and_threshold_are_judged_on_rows_that_did_not_choose_them():
     assert np.mean(flattered) > 0.5 + 5 * error
 
 
-def test_an_attack_that_tells_them_apart_is_found():
+def test_an_attack_that_distinguishes_them_is_chosen():
     rng = np.random.default_rng(3)
     truth = np.arange(200) % 2 == 0
     held = evidence(truth * 2.0 + rng.standard_normal(200), rng.standard_normal((4, 200)))
@@ -236,13 +236,13 @@ def test_an_attack_that_tells_them_apart_is_found():
     assert np.mean(guesses == truth) == pytest.approx(stats.norm.cdf(1), abs=0.08)
 
 
-def test_memory_is_told_and_ignorance_is_not():
+def test_memory_is_attacked_and_ignorance_is_not():
     X, y = overfitted(300)
     comparison = compare_defences(X, y, defences=[Memory(), Memory(knows=False)], references=4)
-    exposed, not_told = comparison["memory"], comparison["ignorance"]
+    exposed, safe = comparison["memory"], comparison["ignorance"]
     assert exposed.attack.value == exposed.train.value == 1.0
     assert 0.2 < exposed.test.value < 0.5
-    assert not_told.attack.over_rows.low < 0.5 < not_told.attack.over_rows.high < 0.6
+    assert safe.attack.over_rows.low < 0.5 < safe.attack.over_rows.high < 0.6
     assert comparison.without is exposed
     assert (comparison.members, comparison.others) == (150, 150)
 
@@ -262,7 +262,7 @@ def test_more_penalty_takes_the_gap_from_the_loss_threshold_but_not_from_referen
     assert (held.by, referenced.by) == ("loss", "lira-online")
 
 
-def test_no_attack_beats_a_promise():
+def test_no_attack_beats_a_guarantee():
     X, y = overfitted(200, classes=2)
     norm = float(np.linalg.norm(X, axis=1).max())
     defences = [
@@ -275,7 +275,7 @@ def test_no_attack_beats_a_promise():
         assert row.attack.over_rows.low <= row.limit
     assert strict.limit < 0.53
     assert strict.limit < loose.limit < none.limit == pytest.approx(1.0)
-    # Where the promise is empty the attack does pass what the strict one allows.
+    # Where the guarantee is empty the attack does pass what the strict one allows.
     assert none.attack.over_rows.low > strict.limit
 
 

@@ -1,4 +1,4 @@
-"""diffprivlib's LogisticRegression: its losses against brute-force densities, and its promise.
+"""diffprivlib's LogisticRegression: its losses against brute-force densities, and its guarantee.
 
 diffprivlib cannot be imported here, so a stand-in of its name is fitted as its documentation and
 source say; ``papers/diffprivlib_066/finding.py`` checks the same against the real one.
@@ -240,7 +240,7 @@ def test_densities_integrate_to_one():
     assert integral(4) == pytest.approx(1, abs=1e-4)
 
 
-# The promise.
+# The guarantee.
 
 
 def lonely(q, rows=30):
@@ -280,7 +280,7 @@ def test_an_exceeded_guarantee_is_the_verdict(q, epsilon):
 
 @pytest.mark.parametrize(("q", "epsilon"), [(12.0, 1.0), (12.0, 2.0), (100.0, 1.0), (100.0, 3.0)])
 @pytest.mark.parametrize("calibration", ["tight", "published"])
-def test_ours_keeps_its_promise_on_the_same_rows(q, epsilon, calibration):
+def test_ours_keeps_its_guarantee_on_the_same_rows(q, epsilon, calibration):
     """Rows of norm q: the Hessian is bounded by q²/4, and no θ whatever passes ε."""
     X, y = lonely(q)
     ours = PrivateLogisticRegression(
@@ -299,7 +299,7 @@ def test_ours_keeps_its_promise_on_the_same_rows(q, epsilon, calibration):
     result = expost.profile(ours, X, y)
     assert not result.guarantee_exceeded
     mechanism, problem = ours.release_.mechanism, ours.release_.problem(X, y)
-    # The same noise that breaks the other's promise, and twenty times less of it.
+    # The same noise that breaks the other's guarantee, and twenty times less of it.
     for noise in (np.array([1.0, 0.5]), np.array([0.05, 0.5]), np.array([0.0, -0.5])):
         theta = mechanism.minimiser(problem, noise).theta
         rows, s = problem.held.X, problem.held.y
@@ -324,7 +324,7 @@ def test_a_guarantee_that_holds_is_not_called_exceeded(name):
     assert str(result).startswith("The guarantee is exceeded") == result.guarantee_exceeded
 
 
-def test_what_is_held_within_the_promise_is_not_complained_of():
+def test_what_is_held_within_the_guarantee_is_not_complained_of():
     """q ≤ 1 without an intercept: q/4 is no less than q²/4, and ε holds."""
     model = LogisticRegression(data_norm=1.0, fit_intercept=False).fit(
         SHAPE, Y, rng=np.random.default_rng(0)
@@ -340,7 +340,7 @@ def test_what_is_held_within_the_promise_is_not_complained_of():
     assert "not bounded" in profile(with_intercept, SHAPE, Y).notices[0]
 
 
-def test_a_width_that_straddles_the_promise_is_no_proof():
+def test_a_width_that_straddles_the_guarantee_is_no_proof():
     """A solver that used up its steps: the loss passes ε, its interval does not prove it."""
     X, y = lonely(12.0)
     model = LogisticRegression(data_norm=12.0, fit_intercept=False, tol=1e-8)

@@ -367,7 +367,7 @@ def test_the_twelvefold_limit_fails_where_the_gradient_is_published_coarsely():
     budget = reports._budget(0.01, 0.1)
     mechanism = TangentMechanism(budget=budget, mechanism=stretch.mechanism, theta=stretch.theta)
     quantile = goe_largest_eigenvalue_quantile(5e-7, 21, upper=True)
-    # What the theorem asks of λ holds, whichever σ it means.
+    # What the theorem asks of λ holds, with either σ.
     assert stretch.mechanism.penalty_sum >= 2 * mechanism.gradient_scale * quantile
     assert stretch.mechanism.penalty_sum >= 2 * mechanism.hessian_scale * quantile
     assert np.max(stretch.published / stretch.allowed) > 1

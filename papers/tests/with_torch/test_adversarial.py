@@ -177,14 +177,14 @@ def test_nothing_outside_changes_and_a_seed_decides():
     assert not np.array_equal(first.predict_proba(X), other.predict_proba(X))
     assert first.predict_proba(X).sum(axis=1) == pytest.approx(np.ones(40))
     assert repr(first).startswith("AdversarialTraining(weight=1, 2 epochs")
-    assert "no promise" in repr(first)
+    assert "no guarantee" in repr(first)
 
 
 def test_an_inference_model_learns_what_there_is_to_learn():
     """Against a classifier that stands still, G comes to what the best h gets."""
     rng = np.random.default_rng(0)
     n = 200
-    # f is certain of its members and of nobody else.
+    # f is certain of its members and of no other row.
     X = np.zeros((2 * n, 2))
     y = rng.integers(2, size=2 * n)
     X[np.arange(n), y[:n]] = 5.0
@@ -229,7 +229,7 @@ def test_the_loss_threshold_falls_and_at_what_cost():
         ({"module": "net"}, "module"),
         ({"module": nn.ReLU()}, "with parameters"),
         ({"module": nn.Linear(4, 2)}, "2 outputs"),
-        ({"y": np.linspace(0, 1, 20)}, "whole number"),
+        ({"y": np.linspace(0, 1, 20)}, "integer"),
         ({"X": np.full((20, 4), np.nan)}, "NaN"),
         ({"inference": lambda outputs, labels: labels}, "inference"),
     ],
@@ -261,12 +261,12 @@ def test_an_inference_model_bears_a_certain_classifier():
 # -- DP-SGD ----------------------------------------------------------------------------------------
 
 
-def test_dpsgd_keeps_its_promise_and_warns_of_nothing():
+def test_dpsgd_keeps_its_guarantee_and_warns_of_nothing():
     X, y = problem(60, classes=2, features=3)
     defence = DPSGDDefence(epsilon=2.0, delta=1e-3, steps=10)
-    promise = expost.risk.DPSGD(noise_multiplier=defence.noise_multiplier, steps=10)
-    assert promise.epsilon(1e-3) == pytest.approx(2.0, rel=1e-3)
-    assert promise.epsilon(1e-3) <= 2.0
+    guarantee = expost.risk.DPSGD(noise_multiplier=defence.noise_multiplier, steps=10)
+    assert guarantee.epsilon(1e-3) == pytest.approx(2.0, rel=1e-3)
+    assert guarantee.epsilon(1e-3) <= 2.0
     # One row exchanged: μ = 2√T/σ, and the best attack is right with Φ(μ/2).
     expected = ndtr(math.sqrt(10) / defence.noise_multiplier)
     assert defence.attack_limit(X, y) == pytest.approx(expected, rel=1e-6)

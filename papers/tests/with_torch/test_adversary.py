@@ -1,4 +1,4 @@
-"""The strong adversary: her beliefs the slow way, her advantage against what noise allows."""
+"""The strong adversary: beliefs by brute force, the advantage against what noise allows."""
 
 import math
 import re

@@ -37,7 +37,7 @@ FIGURES = {"table5.1", "fig5.1", "fig5.2", "fig5.3"}
 
 
 def strokes(count=220, seed=0):
-    """Bars whose place is their digit: something to learn, and nobody's handwriting."""
+    """Bars whose place is their digit: something to learn, and no person's handwriting."""
     rng = np.random.default_rng(seed)
     digits = rng.integers(10, size=count).astype(np.uint8)
     images = rng.integers(0, 40, size=(count, 28, 28)).astype(np.uint8)
@@ -164,8 +164,8 @@ def test_the_digits_of_the_carrier_serve():
 
 def experiment(mu=None, length=3.0, first=None, accuracy=0.5, passed=0.001, k=400, local=False):
     """Losses at the quantiles of their law, so that every figure is what it should be."""
-    promised = math.sqrt(30) / sigma()
-    mu = promised if mu is None else mu
+    most = math.sqrt(30) / sigma()
+    mu = most if mu is None else mu
     from scipy.stats import norm
 
     quantiles = (np.arange(k // 2) + 0.5) / (k // 2)

@@ -1,4 +1,4 @@
-"""Federated rounds: against a plain loop; and that she who meddles sees more than she who looks."""
+"""Federated rounds: against a plain loop; and an active observer sees more."""
 
 import doctest
 from pathlib import Path
@@ -129,7 +129,7 @@ def test_rounds_are_those_of_a_plain_loop(ascent, steps):
         confidence(run.module, *OUTSIDE), run.population[-1], rtol=1e-5, atol=1e-5
     )
     if ascent is not None:
-        # Until she begins nothing differs.
+        # Until it begins nothing differs.
         quiet = training(**steps)
         before = ascent.first_round
         np.testing.assert_array_equal(run.merged[:before], quiet.merged[:before])
@@ -139,7 +139,7 @@ def test_rounds_are_those_of_a_plain_loop(ascent, steps):
 def test_what_can_be_read_off_a_run():
     run = training(ascent=Ascent(rate=0.5, first_round=1, by="participant"), rounds=5)
     assert run.rounds == 5
-    # She raises the loss in rounds 1, 3 and 5, and watches in 2 and 4.
+    # It raises the loss in rounds 1, 3 and 5, and watches in 2 and 4.
     expected = (run.merged[2].astype(float) + run.merged[4]) / 2 - run.merged[0]
     np.testing.assert_allclose(run.rise(1), expected, atol=1e-6)
     with pytest.raises(InvalidInput, match="no round is left to watch"):
@@ -220,8 +220,8 @@ def test_other_refusals():
         federated_rounds("network", PARTIES, POOL, rounds=1, learning_rate=0.1)
     with pytest.raises(ConvergenceError, match="lower"):
         training(learning_rate=1e308)
-    with pytest.raises(InvalidInput, match="by='nobody'"):
-        Ascent(rate=1.0, by="nobody")
+    with pytest.raises(InvalidInput, match="by='outsider'"):
+        Ascent(rate=1.0, by="outsider")
     with pytest.raises(InvalidInput, match="rate=0"):
         Ascent(rate=0.0)
     run = training(rounds=1)
@@ -270,7 +270,7 @@ def test_a_game_deals_half_of_the_rows_and_each_to_half_of_the_references():
 # -- the experiment: digits, three participants of forty rows each -------------------------------
 
 
-def test_she_who_meddles_sees_more_than_she_who_looks():
+def test_an_active_observer_sees_more_than_a_passive_one():
     """Paired by seed: the same rows, first parameters and batches. The long test counts."""
     areas_by_name = {
         name: [areas(seed, ascent, rounds=12) for seed in range(2)]
