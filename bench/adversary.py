@@ -58,23 +58,23 @@ def plain(trainings: int) -> None:
         module = cnn()
         generator = torch.Generator().manual_seed(number)
         parameters = list(module.parameters())
-        belief = 0.0
+        evidence = 0.0
         for _ in range(STEPS):
             sums = {True: 0.0, False: 0.0}
-            for place in range(ROWS):
-                at = slice(place, place + 1)
+            for index in range(ROWS):
+                at = slice(index, index + 1)
                 loss = nn.functional.cross_entropy(module(images[at]), labels[at])
-                found = torch.autograd.grad(loss, parameters)
-                g = torch.cat([part.reshape(-1) for part in found])
+                gradients = torch.autograd.grad(loss, parameters)
+                g = torch.cat([part.reshape(-1) for part in gradients])
                 g = g / max(1.0, float(g.norm()) / CLIP)
                 sums[True] = sums[True] + g
-                if place:
+                if index:
                     sums[False] = sums[False] + g
             scale = sigma() * CLIP
             noise = torch.randn(len(sums[True]), generator=generator) * scale
             noisy = sums[number % 2 == 0] + noise
             gaps = {world: float((noisy - total).square().sum()) for world, total in sums.items()}
-            belief += (gaps[False] - gaps[True]) / (2 * scale**2)
+            evidence += (gaps[False] - gaps[True]) / (2 * scale**2)
             with torch.no_grad():
                 moves = (RATE / ROWS * noisy).split([p.numel() for p in parameters])
                 for p, move in zip(parameters, moves, strict=True):

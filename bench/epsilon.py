@@ -38,10 +38,12 @@ def made_up(rows: int, columns: int) -> Neighbours:
 
 def sweep(near: Neighbours) -> LawSweep:
     n, d = near.shifts.shape
-    how = OutputPerturbation(epsilon=1.0, loss=Logistic(), regularization=1.0, rows=n, dimension=d)
+    mechanism = OutputPerturbation(
+        epsilon=1.0, loss=Logistic(), regularization=1.0, rows=n, dimension=d
+    )
     return LawSweep.of(
         near,
-        mechanism=how,
+        mechanism=mechanism,
         limit=PosteriorLimit(),
         epsilons=EPSILONS,
         tolerance=0.1,

@@ -51,8 +51,8 @@ def row(name: str, ratios: np.ndarray) -> dict[str, object]:
 def peak_memory(name: str, script: str, *arguments: str) -> dict[str, object]:
     """Peak resident memory of a process that runs ``script --peak arguments``."""
     command = [sys.executable, script, "--peak", *arguments]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
-    gibibytes = float(found.stdout)
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    gibibytes = float(run.stdout)
     print(f"{f'peak memory in GiB, {name}':<{WIDTH}} {gibibytes:>11.2f}", flush=True)
     return {"gibibytes": round(gibibytes, 3)}
 

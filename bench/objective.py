@@ -26,15 +26,15 @@ def posed(
 ) -> tuple[ObjectivePerturbation, Objective]:
     """Logistic regression on these rows, ε = 1."""
     rows, columns = X.shape
-    how = ObjectivePerturbation(
+    mechanism = ObjectivePerturbation(
         **{"epsilon": 1.0, "delta": 1e-6, "noise": "gaussian", **budget},
         loss=Logistic(),
         regularization=LAMBDA,
         rows=rows,
         dimension=columns,
     )
-    penalty = np.full(columns, how.total_regularization)
-    return how, Objective.of(X=X, y=y, loss=how.loss, penalty=penalty)
+    penalty = np.full(columns, mechanism.total_regularization)
+    return mechanism, Objective.of(X=X, y=y, loss=mechanism.loss, penalty=penalty)
 
 
 def adult() -> tuple[ObjectivePerturbation, Objective]:
@@ -45,32 +45,34 @@ def adult() -> tuple[ObjectivePerturbation, Objective]:
     return posed(X / np.linalg.norm(X, axis=1).max(), table.labels())
 
 
-def losses(how: ObjectivePerturbation, problem: Objective, theta: np.ndarray) -> object:
-    return Tangent.at(how, problem, theta).row_losses().loss
+def losses(mechanism: ObjectivePerturbation, problem: Objective, theta: np.ndarray) -> object:
+    return Tangent.at(mechanism, problem, theta).row_losses().loss
 
 
 def against_blas(rows: int, columns: int, times: int, **budget: object) -> dict[str, object]:
     """g, H, its factor, and the loss of every row with its interval."""
-    how, problem = posed(*data(rows, columns), **budget)
-    theta = how.release(problem, np.random.default_rng(SEED))
-    seconds = measure.paired(lambda: losses(how, problem, theta), blas_passes(problem), times)
-    name = f"row losses ({how.noise}) / the BLAS passes they cannot avoid, {rows:,} × {columns}"
+    mechanism, problem = posed(*data(rows, columns), **budget)
+    theta = mechanism.release(problem, np.random.default_rng(SEED))
+    seconds = measure.paired(lambda: losses(mechanism, problem, theta), blas_passes(problem), times)
+    name = (
+        f"row losses ({mechanism.noise}) / the BLAS passes they cannot avoid, {rows:,} × {columns}"
+    )
     return measure.row(name, seconds[:, 0] / seconds[:, 1])
 
 
 def against_one_by_one(times: int) -> dict[str, object]:
     """200 releases of Adult with the losses of all rows, beside minimising each from scratch."""
-    how, problem = adult()
-    sampler = ObjectiveSampler(mechanism=how, objective=problem)
-    noise = how.law.sample(MODELS, np.random.default_rng(SEED))
+    mechanism, problem = adult()
+    sampler = ObjectiveSampler(mechanism=mechanism, objective=problem)
+    noise = mechanism.law.sample(MODELS, np.random.default_rng(SEED))
 
     def together() -> object:
-        models = sampler.perturbed(how.epsilon, noise / how.resolution)
-        return [losses(how, problem, theta) for theta in models]
+        models = sampler.perturbed(mechanism.epsilon, noise / mechanism.resolution)
+        return [losses(mechanism, problem, theta) for theta in models]
 
     def one_by_one() -> object:
-        tilted = (replace(problem, linear=b / how.rows) for b in noise)
-        return [losses(how, problem, minimise(each).theta) for each in tilted]
+        tilted = (replace(problem, linear=b / mechanism.rows) for b in noise)
+        return [losses(mechanism, problem, minimise(each).theta) for each in tilted]
 
     seconds = measure.paired(together, one_by_one, times)
     name = f"minimising one by one / {MODELS} sampled releases with losses, Adult 48,842 × 6"
@@ -80,8 +82,8 @@ def against_one_by_one(times: int) -> dict[str, object]:
 def main() -> None:
     options = measure.options(__doc__, peak=2)
     if options.peak:
-        how, problem = posed(*data(*map(int, options.peak)))
-        losses(how, problem, how.release(problem, np.random.default_rng(SEED)))
+        mechanism, problem = posed(*data(*map(int, options.peak)))
+        losses(mechanism, problem, mechanism.release(problem, np.random.default_rng(SEED)))
         measure.print_peak()
         return
     print(f"{'ratio of paired times, one thread each':<{measure.WIDTH}} {'median':>11}  (range)")

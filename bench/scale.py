@@ -80,26 +80,26 @@ def profile(path: Path, engine: str) -> Ran:
         _, status, used = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - start
         log.seek(0)
-        said = [json.loads(line) for line in log if line.startswith("{")]
+        events = [json.loads(line) for line in log if line.startswith("{")]
     if status:
         raise SystemExit(f"expost profile ended with status {status}")
     shutil.rmtree(out)
     begun = [
         (event.get("phase", "end"), datetime.fromisoformat(event["time"]))
-        for event in said
+        for event in events
         if event["event"] in ("phase", "done")
     ]
     phases = {
         name: (after - before).total_seconds()
         for (name, before), (_, after) in itertools.pairwise(begun)
     }
-    passes = sum(event["event"] == "rows" and event["done"] == event["total"] for event in said)
+    passes = sum(event["event"] == "rows" and event["done"] == event["total"] for event in events)
     return Ran(seconds, used.ru_maxrss / 2**20, phases, passes)
 
 
 def growth(folder: Path, sizes: tuple[int, ...]) -> dict[str, object]:
     """Times and peaks over the number of rows."""
-    found: dict[str, object] = {}
+    figures: dict[str, object] = {}
     seconds, peaks = [], []
     for rows in sizes:
         path = folder / f"{rows}.parquet"
@@ -109,7 +109,7 @@ def growth(folder: Path, sizes: tuple[int, ...]) -> dict[str, object]:
         seconds.append(float(np.median([run.seconds for run in runs])))
         peaks.append(max(run.peak for run in runs))
         print(f"{rows:>12,} rows: {seconds[-1]:8.1f} s, peak {peaks[-1]:.2f} GiB", flush=True)
-        found[f"{rows} rows"] = {
+        figures[f"{rows} rows"] = {
             "seconds": round(seconds[-1], 2),
             "peak_gib": round(peaks[-1], 3),
             "passes": runs[-1].passes,
@@ -119,12 +119,12 @@ def growth(folder: Path, sizes: tuple[int, ...]) -> dict[str, object]:
             path.unlink()
     for k in range(1, len(sizes)):
         name = f"{sizes[k]} rows over {sizes[k - 1]}"
-        found[name] = round(seconds[k] / seconds[k - 1], 2)
-        print(f"{name:<{measure.WIDTH}} {found[name]:>11}")
+        figures[name] = round(seconds[k] / seconds[k - 1], 2)
+        print(f"{name:<{measure.WIDTH}} {figures[name]:>11}")
     spread = (max(peaks) - min(peaks)) / 2 / np.mean([max(peaks), min(peaks)])
-    found["peaks differ from their middle by"] = round(float(spread), 3)
+    figures["peaks differ from their middle by"] = round(float(spread), 3)
     print(f"{'peaks differ from their middle by':<{measure.WIDTH}} {spread:>11.1%}")
-    return found
+    return figures
 
 
 def beside_dask(path: Path, times: int) -> dict[str, object]:
@@ -159,19 +159,19 @@ def costs(path: Path) -> dict[str, object]:
     size = len(pickle.dumps(sums[0]))
     start, times = time.perf_counter(), 200
     for _ in range(times):
-        for one in sums[:4]:
+        for part in sums[:4]:
             total = np.zeros((stream.columns, stream.columns))
-            total += pickle.loads(pickle.dumps(one)).curved
+            total += pickle.loads(pickle.dumps(part)).curved
     reduce = (time.perf_counter() - start) / (4 * times)
-    found = {
+    figures = {
         "rows of a block": block_rows(stream.columns),
         "seconds of a block on one core": round(block, 4),
         "seconds of a reduce": round(reduce, 6),
         "bytes that travel for a block": size,
     }
-    for name, value in found.items():
+    for name, value in figures.items():
         print(f"{name:<{measure.WIDTH}} {value:>11,}")
-    return found
+    return figures
 
 
 def main() -> None:
@@ -180,15 +180,15 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--most", type=float, default=ROWS[-1], help="leave larger sizes out")
     parser.add_argument("--folder", type=Path, help="where the tables are made (5 GB)")
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=asked.folder) as name:
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
-        sizes = tuple(rows for rows in ROWS if rows <= asked.most)
+        sizes = tuple(rows for rows in ROWS if rows <= options.most)
         table: dict[str, object] = {"profile, local:2": growth(folder, sizes)}
         middle = folder / f"{min(10**6, sizes[-1])}.parquet"
-        table["dask:2 / local:2"] = beside_dask(middle, asked.times)
+        table["dask:2 / local:2"] = beside_dask(middle, options.times)
         table["one pass"] = costs(middle)
-    if asked.record:
+    if options.record:
         measure.record("bench-scale", __file__, SEED, table)
 
 

@@ -70,11 +70,11 @@ def sweep(path: Path) -> dict[str, object]:
         engine=ENGINE,
     )
     outcome = epsilon.run(job, passes)
-    choice, found = outcome.choice, outcome.choice.sweep
-    assert isinstance(found, LawSweep)
+    choice, law = outcome.choice, outcome.choice.sweep
+    assert isinstance(law, LawSweep)
     assert choice.utility is not None
     curve = choice.utility.leading
-    place = np.flatnonzero(choice.utility.epsilons == choice.recommended)
+    index = np.flatnonzero(choice.utility.epsilons == choice.recommended)
     rows = sum(
         pyarrow.parquet.read_metadata(part).num_rows
         for part in outcome.files["table"].glob("part-*.parquet")
@@ -91,12 +91,12 @@ def sweep(path: Path) -> dict[str, object]:
         "high": choice.high,
         "verdict": choice.verdict,
         "ceiling": choice.ceiling,
-        f"{choice.utility.measure} there": [round(float(x), 4) for x in curve.mean[place]],
+        f"{choice.utility.measure} there": [round(float(x), 4) for x in curve.mean[index]],
         f"{choice.utility.measure} at best": round(curve.best, 4),
         "page bytes": outcome.files["report"].stat().st_size,
     }
     start, before = time.perf_counter(), worked()
-    ranked = found.ranked
+    ranked = law.ranked
     assert ranked.mean.shape[0] == len(choice.epsilons)
     return figures | {
         "ranked seconds": round(time.perf_counter() - start, 1),

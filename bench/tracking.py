@@ -94,10 +94,12 @@ def epoch(
     return model
 
 
-def overhead(name: str, data: Callable[[], TensorDataset], times: int, **how: object) -> object:
+def overhead(name: str, data: Callable[[], TensorDataset], times: int, **options: object) -> object:
     rows = data()
     seconds = measure.paired(
-        lambda: epoch(rows, tracked=True, **how), lambda: epoch(rows, tracked=False, **how), times
+        lambda: epoch(rows, tracked=True, **options),
+        lambda: epoch(rows, tracked=False, **options),
+        times,
     )
     return measure.row(f"tracked / untracked, {name}", seconds[:, 0] / seconds[:, 1])
 
@@ -112,13 +114,13 @@ def main() -> None:
     print(f"{'ratio of paired times, one thread each':<{measure.WIDTH}} {'median':>11}  (range)")
     table: dict[str, object] = {}
     # First, while this process is small: Linux counts its peak as one of its children's.
-    for side, how in (
+    for side, mode in (
         ("tracked", "tracked, pieces of 50"),
         ("untracked", "untracked, pieces of 50"),
         # What holding the gradients until the noise is drawn would cost.
         ("whole", "untracked, in one piece"),
     ):
-        table[f"peak {side}"] = measure.peak_memory(f"1,000 images, {how}", __file__, side)
+        table[f"peak {side}"] = measure.peak_memory(f"1,000 images, {mode}", __file__, side)
     for batch in (64, 256):
         name = f"digits, batches of {batch}"
         table[name] = overhead(name, digits, options.times, batch=batch)

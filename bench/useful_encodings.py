@@ -90,7 +90,7 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     names = options.only.split(",") if options.only else list(TABLES)
-    found: dict[str, Any] = {}
+    tables: dict[str, Any] = {}
     for name in names:
         table = TABLES[name]()
         cells: dict[str, Any] = {"kind": table.kind, "rows": table.rows}
@@ -110,8 +110,8 @@ def main() -> None:
             cells[f"{epsilon:g}"] = line
             shown = "  ".join(f"{key} {value['auc']:.3f}" for key, value in line.items())
             print(f"{name:<18} ε = {epsilon:<4g} {shown}", flush=True)
-        found[name] = cells
-    real = [cells for cells in found.values() if cells["kind"] == "real"]
+        tables[name] = cells
+    real = [cells for cells in tables.values() if cells["kind"] == "real"]
     means = {
         f"{epsilon:g}": {
             column: {
@@ -124,7 +124,7 @@ def main() -> None:
     }
     print(json.dumps(means, indent=1))
     if options.record:
-        figures = {"mean of real tables": means, "share": SHARE, "splits": SPLITS, "tables": found}
+        figures = {"mean of real tables": means, "share": SHARE, "splits": SPLITS, "tables": tables}
         measure.record("useful-encodings", __file__, SEED, figures)
 
 

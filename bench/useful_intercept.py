@@ -111,7 +111,7 @@ def grid_of(table: RawTable) -> dict[str, Any]:
     from expost import PrivateLogisticRegression
 
     p = len(table.columns)
-    found = np.zeros((len(RATIOS), len(SCALES), 2))
+    scores = np.zeros((len(RATIOS), len(SCALES), 2))
     bases = []
     for split in range(SPLITS):
         train, test = table.split(split)
@@ -131,8 +131,8 @@ def grid_of(table: RawTable) -> dict[str, Any]:
                         random_state=SEED * 1000 + 100 * split + draw,
                     ).fit(X, y)
                     z = model.decision_function(held_out)
-                    found[k, m] += np.array([auc(z, y_test), log_loss(z, y_test)])
-    found /= SPLITS * DRAWS
+                    scores[k, m] += np.array([auc(z, y_test), log_loss(z, y_test)])
+    scores /= SPLITS * DRAWS
     return {
         "columns": p,
         "training rows": len(train),
@@ -140,8 +140,8 @@ def grid_of(table: RawTable) -> dict[str, Any]:
         "base rate": round(float(np.mean(bases)), 4),
         "r": {
             f"{ratio:g}": {
-                "auc": np.round(found[k, :, 0], 4).tolist(),
-                "log loss": np.round(found[k, :, 1], 4).tolist(),
+                "auc": np.round(scores[k, :, 0], 4).tolist(),
+                "log loss": np.round(scores[k, :, 1], 4).tolist(),
             }
             for k, ratio in enumerate(RATIOS)
         },
@@ -176,28 +176,28 @@ RULES: dict[str, Rule] = {
 
 def regrets(table: dict[str, Any], rule: Rule) -> np.ndarray:
     """(len(RATIOS), 2): what a rule loses to the best s of the grid, in AUC and in log loss."""
-    found = []
+    losses = []
     for ratio, line in zip(RATIOS, table["r"].values(), strict=True):
         s = min(max(rule(table["columns"], ratio), SCALES[0]), SCALES[-1])
         at = {key: float(np.interp(s, SCALES, line[key])) for key in WEIGHTS}
-        found.append((max(line["auc"]) - at["auc"], at["log loss"] - min(line["log loss"])))
-    return np.array(found)
+        losses.append((max(line["auc"]) - at["auc"], at["log loss"] - min(line["log loss"])))
+    return np.array(losses)
 
 
 def ranked(grids: dict[str, Any]) -> dict[str, Any]:
     """{rule: mean regrets, and the weighted one}, the best first."""
     weights = np.array(list(WEIGHTS.values()))
-    found = {}
+    ranking = {}
     for name, rule in RULES.items():
         every = np.stack([regrets(table, rule) for table in grids.values()])
         mean = every.mean(axis=(0, 1))
-        found[name] = {
+        ranking[name] = {
             "auc": round(float(mean[0]), 5),
             "log loss": round(float(mean[1]), 5),
             "weighted": round(float(np.sum(mean / weights)), 3),
             "weighted by r": np.round((every / weights).sum(axis=2).mean(axis=0), 2).tolist(),
         }
-    return dict(sorted(found.items(), key=lambda entry: entry[1]["weighted"]))
+    return dict(sorted(ranking.items(), key=lambda entry: entry[1]["weighted"]))
 
 
 def choose() -> dict[str, Any]:
@@ -226,17 +226,17 @@ def choose() -> dict[str, Any]:
 
 def compared(name: str) -> dict[str, Any]:
     """Both rules on the splits of a table: means, and paired differences with their errors."""
-    found = np.empty((len(utility.EPSILONS), utility.COLUMNS["default"].splits, 2, 2))
-    for number in range(found.shape[1]):
+    scores = np.empty((len(utility.EPSILONS), utility.COLUMNS["default"].splits, 2, 2))
+    for number in range(scores.shape[1]):
         split = Split(str(utility.write_split(name, number)))
         for k, epsilon in enumerate(utility.EPSILONS):
             seed = utility.seed_of(number, epsilon)
             root = 1 / math.sqrt(len(split.names) + 1)
             for side, setting in enumerate(({"intercept_scaling": root}, {})):
                 z = fit_default(split, epsilon, 0.0, seed, setting)
-                found[k, number, side] = auc(z, split.y_test), log_loss(z, split.y_test)
+                scores[k, number, side] = auc(z, split.y_test), log_loss(z, split.y_test)
     return {
-        f"{epsilon:g}": {key: _paired(found[k, :, :, m]) for m, key in enumerate(WEIGHTS)}
+        f"{epsilon:g}": {key: _paired(scores[k, :, :, m]) for m, key in enumerate(WEIGHTS)}
         for k, epsilon in enumerate(utility.EPSILONS)
     }
 
@@ -288,9 +288,9 @@ def judge() -> dict[str, Any]:
 
 def compared_losses() -> dict[str, Any]:
     """Both rules under softmax, hinge and ridge: {section: {table: {ε: {measure: figures}}}}."""
-    found: dict[str, Any] = {}
+    sections: dict[str, Any] = {}
     for section, tables in useful_losses.SECTIONS.items():
-        found[section] = {}
+        sections[section] = {}
         for name, make in tables.items():
             columns, y = make()
             classes = [] if section == "ridge" else np.unique(y).tolist()
@@ -315,10 +315,10 @@ def compared_losses() -> dict[str, Any]:
             lines: dict[str, Any] = {}
             for (epsilon, key), pairs in cells.items():
                 lines.setdefault(f"{epsilon:g}", {})[key] = _paired(np.array(pairs))
-            found[section][name] = lines
+            sections[section][name] = lines
             for epsilon, line in lines.items():
                 print(f"{section}, {name}, ε = {epsilon}: {_described(line)}", flush=True)
-    return found
+    return sections
 
 
 def limits() -> dict[str, Any]:
@@ -340,21 +340,21 @@ def limits() -> dict[str, Any]:
         f"{factor:g} Λ": {"regularization": factor * (r / 20 + r * r)} for factor in FACTORS
     }
     settings["margin"] = {"margin": "auto"}
-    found: dict[str, Any] = {}
+    curves: dict[str, Any] = {}
     for label, setting in settings.items():
-        found[label] = {}
+        curves[label] = {}
         for s in WIDER:
             values = []
             for number, split in enumerate(splits):
                 seed = utility.seed_of(number, epsilon)
                 z = fit_default(split, epsilon, 0.0, seed, {"intercept_scaling": s, **setting})
                 values.append((auc(z, split.y_test), log_loss(z, split.y_test)))
-            found[label][f"{s:g}"] = np.round(np.mean(values, axis=0), 4).tolist()
-        print(f"{label}: {found[label]}", flush=True)
+            curves[label][f"{s:g}"] = np.round(np.mean(values, axis=0), 4).tolist()
+        print(f"{label}: {curves[label]}", flush=True)
     return {
         "table": f"{name}, ε = {epsilon:g}, r = {r:.3g}",
         "base rate": round(float(np.mean(bases)), 4),
-        "[AUC, log loss] by s": found,
+        "[AUC, log loss] by s": curves,
     }
 
 

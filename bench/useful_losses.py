@@ -152,17 +152,17 @@ def rate(model: Any, split: Split, classes: list[Any]) -> dict[str, float]:
     """R², or accuracy, and AUC of two classes or log loss of more."""
     if split.y.dtype.kind == "f":
         return {"R²": float(model.score(split.X_test, split.y_test))}
-    found = {"accuracy": float(np.mean(model.predict(split.X_test) == split.y_test))}
+    rates = {"accuracy": float(np.mean(model.predict(split.X_test) == split.y_test))}
     if len(classes) == 2:
         from sklearn.metrics import roc_auc_score
 
         scores = model.decision_function(split.X_test)
-        found["AUC"] = float(roc_auc_score(split.y_test == model.classes_[1], scores))
+        rates["AUC"] = float(roc_auc_score(split.y_test == model.classes_[1], scores))
     if hasattr(model, "predict_proba"):
         chosen = np.searchsorted(model.classes_, split.y_test)
         logs = model.predict_log_proba(split.X_test)
-        found["log loss"] = float(-np.mean(logs[np.arange(len(logs)), chosen]))
-    return found
+        rates["log loss"] = float(-np.mean(logs[np.arange(len(logs)), chosen]))
+    return rates
 
 
 def seed_of(split: int, epsilon: float) -> int:
@@ -212,8 +212,10 @@ def fits_before(section: str, name: str) -> Iterator[tuple[str, float, dict[str,
     import os
 
     environment = {**os.environ, "PYTHONPATH": str(utility._sources_before())}
-    found = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=True)
-    for line in found.stdout.splitlines():
+    process = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, env=environment, check=True
+    )
+    for line in process.stdout.splitlines():
         yield tuple(json.loads(line))
 
 
@@ -225,16 +227,16 @@ def base_of(section: str, name: str) -> dict[str, float]:
     columns, y = SECTIONS[section][name]()
     if section == "ridge":
         return {"R²": 0.0}
-    found: dict[str, list[float]] = {"accuracy": [], "log loss": []}
+    bases: dict[str, list[float]] = {"accuracy": [], "log loss": []}
     for index in range(SPLITS):
         split = Split(columns, y, index, cut=2.0)
         levels, counts = np.unique(split.y, return_counts=True)
         shares = dict(zip(levels.tolist(), counts / len(split.y), strict=True))
-        found["accuracy"].append(float(np.mean(split.y_test == max(shares, key=shares.get))))
-        found["log loss"].append(
+        bases["accuracy"].append(float(np.mean(split.y_test == max(shares, key=shares.get))))
+        bases["log loss"].append(
             float(-np.mean([math.log(shares[label]) for label in split.y_test]))
         )
-    return {key: round(float(np.mean(values)), 4) for key, values in found.items()}
+    return {key: round(float(np.mean(values)), 4) for key, values in bases.items()}
 
 
 def best(measure_name: str, means: list[float]) -> float:
@@ -252,8 +254,8 @@ def results_of(section: str, name: str, *, current: bool) -> dict[str, Any]:
     """{ε: {measure: {column: mean}}}; [mean, standard error over splits] of "default"."""
     values: dict[tuple[str, float, str], list[float]] = {}
     before = recorded_before if current else fits_before
-    for found in (fits(section, name, before=False), before(section, name)):
-        for column, epsilon, figures in found:
+    for results in (fits(section, name, before=False), before(section, name)):
+        for column, epsilon, figures in results:
             for key, value in figures.items():
                 values.setdefault((column, epsilon, key), []).append(value)
     lines: dict[str, Any] = {}

@@ -33,7 +33,7 @@ def fits(name: str, epsilon: float) -> tuple[float, float, Any]:
 
     table = TABLES[name]()
     p, ratios, margins = len(table.columns), [], []
-    found = np.empty((SPLITS, DRAWS, 2, 2))
+    scores = np.empty((SPLITS, DRAWS, 2, 2))
     for index in range(SPLITS):
         train, test = table.split(SEED + index)
         X, held_out = (np.clip(part, -2, 2) for part in encode(table.columns, train, test))
@@ -47,13 +47,13 @@ def fits(name: str, epsilon: float) -> tuple[float, float, Any]:
                     classes=(-1.0, 1.0),
                     random_state=SEED * 1000 + 100 * index + draw,
                 ).fit(X, table.y[train])
-                found[index, draw, column] = (
+                scores[index, draw, column] = (
                     roc_auc_score(table.y[test], model.decision_function(held_out)),
                     log_loss(table.y[test], model.predict_proba(held_out)),
                 )
             ratios.append(model.release_.mechanism.forecast.noise_ratio)
             margins.append(model.release_.mechanism.loss.margin)
-    return float(np.mean(ratios)), float(np.mean(margins)), found
+    return float(np.mean(ratios)), float(np.mean(margins)), scores
 
 
 def base_rate(name: str) -> float:
@@ -77,8 +77,8 @@ def main() -> None:
     for name in NAMES:
         figures[name] = {"base rate": base_rate(name), "epsilon": {}}
         for epsilon in EPSILONS:
-            ratio, margin, found = fits(name, epsilon)
-            by_split = found.mean(axis=1)
+            ratio, margin, scores = fits(name, epsilon)
+            by_split = scores.mean(axis=1)
             change = by_split[:, 1] - by_split[:, 0]
             error = change.std(axis=0, ddof=1) / math.sqrt(SPLITS)
             line: dict[str, Any] = {"r": round(ratio, 5), "margin": round(margin, 2)}

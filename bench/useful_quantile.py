@@ -46,27 +46,27 @@ def figures(name: str, epsilon: float) -> dict[str, Any]:
     )
     X, _ = ball.rows(encoded.X)
     n = len(X)
-    how = ESTIMATORS["logistic"]().mechanism_for(Logistic(), n, X.shape[1], epsilon=epsilon)
+    mechanism = ESTIMATORS["logistic"]().mechanism_for(Logistic(), n, X.shape[1], epsilon=epsilon)
     objective = objective_over(
-        HeldRows(X=X, y=np.asarray(table.y)), Logistic(), how.total_regularization
+        HeldRows(X=X, y=np.asarray(table.y)), Logistic(), mechanism.total_regularization
     )
-    sampler = how.sampler(objective)
+    sampler = mechanism.sampler(objective)
     models = sampler.sample(epsilon, RELEASES, np.random.default_rng(SEED))
     losses = sampler.losses(epsilon, models, np.random.SeedSequence(0))
-    found: dict[str, Any] = {"rows": n, "epsilon": epsilon, "releases": RELEASES}
+    record: dict[str, Any] = {"rows": n, "epsilon": epsilon, "releases": RELEASES}
     for label, sizes, bound in (
-        ("loss", losses, how.loss_quantile(0.95)),
-        ("exposure", np.abs(losses), how.loss_quantile(0.95, two_sided=True)),
+        ("loss", losses, mechanism.loss_quantile(0.95)),
+        ("exposure", np.abs(losses), mechanism.loss_quantile(0.95, two_sided=True)),
     ):
         most = int(np.sum(sizes > bound, axis=0).max())
         p_value = min(n * float(binom.sf(most - 1, RELEASES, 0.05)), 1.0)
-        found[label] = {"bound": bound, "most often": most / RELEASES, "p-value": p_value}
-    every = int(np.sum(losses.max(axis=1) > how.loss_quantile(1 - 0.05 / n)))
+        record[label] = {"bound": bound, "most often": most / RELEASES, "p-value": p_value}
+    every = int(np.sum(losses.max(axis=1) > mechanism.loss_quantile(1 - 0.05 / n)))
     p_value = float(binom.sf(every - 1, RELEASES, 0.05))
-    found["all rows"] = {"passed": every / RELEASES, "p-value": p_value}
-    wrong = int(np.sum(losses > how.loss_quantile(0.9), axis=0).max())
-    found["power"] = min(n * float(binom.sf(wrong - 1, RELEASES, 0.05)), 1.0)
-    return found
+    record["all rows"] = {"passed": every / RELEASES, "p-value": p_value}
+    wrong = int(np.sum(losses > mechanism.loss_quantile(0.9), axis=0).max())
+    record["power"] = min(n * float(binom.sf(wrong - 1, RELEASES, 0.05)), 1.0)
+    return record
 
 
 def main() -> None:
@@ -74,13 +74,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--record", action="store_true")
     record = parser.parse_args().record
-    found = {}
+    records = {}
     for name in ("cancer", "wine", "car"):
         for epsilon in (0.3, 1.0, 2.6):
-            found[f"{name}, ε = {epsilon:g}"] = figures(name, epsilon)
-            print(name, found[f"{name}, ε = {epsilon:g}"], flush=True)
+            records[f"{name}, ε = {epsilon:g}"] = figures(name, epsilon)
+            print(name, records[f"{name}, ε = {epsilon:g}"], flush=True)
     if record:
-        measure.record("useful-quantile", __file__, SEED, found)
+        measure.record("useful-quantile", __file__, SEED, records)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ SUBSAMPLED = ("letter", "cardiotocography", "satimage", "imbalanced", "wine")
 EVIDENCE = Path(__file__).parent.parent / "docs" / "evidence" / "useful-verdicts.json"
 
 
-def asked(table: RawTable, rows: Any, **options: Any) -> dict[str, Any]:
+def verdict(table: RawTable, rows: Any, **options: Any) -> dict[str, Any]:
     """Ask of some rows of a table, and return what is recorded of the answer."""
     columns = {name: column[rows] for name, column in table.columns.items()}
     columns["label"] = np.where(table.y[rows] > 0, "yes", "no")
@@ -59,19 +59,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--record", action="store_true")
     record = parser.parse_args().record
-    found: dict[str, Any] = {"seed": SEED, "tables": {}, "quarters": {}}
+    figures: dict[str, Any] = {"seed": SEED, "tables": {}, "quarters": {}}
     for name, load in TABLES.items():
         table = load()
-        whole = asked(table, slice(None))
-        found["tables"][name] = whole
+        whole = verdict(table, slice(None))
+        figures["tables"][name] = whole
         print(f"{name}: {whole['sentence']}", flush=True)
         if name in SUBSAMPLED:
             order = np.random.default_rng(SEED).permutation(table.rows)[: table.rows // 4]
-            part = asked(table, np.sort(order))
-            found["quarters"][name] = part
+            part = verdict(table, np.sort(order))
+            figures["quarters"][name] = part
             print(f"  a quarter: {part['sentence']}", flush=True)
     if record:
-        EVIDENCE.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+        EVIDENCE.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
     python bench/utility.py --record              also writes docs/evidence/useful-peers.json;
                                                   with --only the other columns stay as they are
 
-The tables are those of :mod:`tables`; 25 % of the rows are held out, anew in each split, and δ is
+The tables are those of :mod:`tables`; 25 % of the rows are held out, again in each split, and δ is
 min(1e-6, 1/(10n)) rounded down to a power of ten. Fits run one after the other, in the environment
 of their library (:mod:`utility_peers`). Every result is kept in build/utility by (column, table, ε,
 split, setting), so that another run computes only what is missing. Results of the current package
@@ -150,21 +150,21 @@ class Cache:
         epsilon: float,
         split: int,
         setting: dict[str, Any],
-        found: dict[str, float],
+        figures: dict[str, float],
     ) -> None:
         key = self._key(table, epsilon, split, setting)
-        self._cells[json.dumps(key)] = found
+        self._cells[json.dumps(key)] = figures
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a") as file:
-            file.write(json.dumps({"key": key, "found": found}) + "\n")
+            file.write(json.dumps({"key": key, "found": figures}) + "\n")
 
 
 def _digest() -> str:
     """What the current package's sources are known by."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted((ROOT / "src" / "expost").rglob("*.py")):
-        found.update(path.read_bytes())
-    return found.hexdigest()[:16]
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 # -- environments ----------------------------------------------------------------------------------
@@ -287,9 +287,9 @@ def fill(column: Column, names: list[str], torch: Path, splits: int | None = Non
             for fit in missing:
                 fit |= {"delta": delta, "seed": seed_of(split, fit["epsilon"])}
             seconds = 0.0
-            for fit, found in zip(missing, worker.fits(data, missing), strict=True):
-                cache.put(name, fit["epsilon"], split, fit["setting"], found)
-                seconds += found["seconds"]
+            for fit, figures in zip(missing, worker.fits(data, missing), strict=True):
+                cache.put(name, fit["epsilon"], split, fit["setting"], figures)
+                seconds += figures["seconds"]
             print(
                 f"  {column.worker}, {name}, split {split}: {len(missing)} fits,"
                 f" {seconds:.1f} s of CPU, {time.perf_counter() - start:.0f} s",
@@ -346,9 +346,9 @@ def results_of(names: list[str], columns: list[str]) -> dict[str, Any]:
                 column = COLUMNS[key]
                 at = column.epsilons[0] if len(column.epsilons) == 1 else epsilon
                 at = epsilon / 2 if column.epsilons is HALVES else at
-                found = summary(column, caches[column.worker], name, at)
-                if found is not None:
-                    line[key] = found
+                entry = summary(column, caches[column.worker], name, at)
+                if entry is not None:
+                    line[key] = entry
             lines[f"{epsilon:g}"] = line
         results[name] = {
             "kind": table.kind,

@@ -191,8 +191,8 @@ def fit_without(split: Split, epsilon: float, delta: float, seed: int, _: dict) 
         return LogisticRegression(C=C, solver="newton-cholesky", max_iter=100)
 
     def score(C: float) -> float:
-        found = cross_val_score(model(C), split.X, split.y, cv=3, scoring="neg_log_loss")
-        return float(found.mean())
+        scores = cross_val_score(model(C), split.X, split.y, cv=3, scoring="neg_log_loss")
+        return float(scores.mean())
 
     best = max((0.001, 0.01, 0.1, 1.0, 10.0, 100.0), key=score)
     return np.asarray(model(best).fit(split.X, split.y).decision_function(split.X_test))
@@ -319,9 +319,9 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         split = Split(request["data"])
-        for asked in request["fits"]:
+        for wanted in request["fits"]:
             start = time.process_time()
-            known = (asked["epsilon"], asked["delta"], asked["seed"], asked["setting"])
+            known = (wanted["epsilon"], wanted["delta"], wanted["seed"], wanted["setting"])
             z = fit(split, *known)
             answer = {"auc": auc(z, split.y_test), "log_loss": log_loss(z, split.y_test)}
             print(json.dumps(answer | {"seconds": time.process_time() - start}), flush=True)

@@ -2,13 +2,16 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from expost.cli.mistakes import exit_code, sentence
 from expost.cli.open_page import show
 from expost.cli.progress import progress
+
+if TYPE_CHECKING:
+    from papers.common.reproduction import Reproduction
 
 __all__ = ["app", "main"]
 
@@ -70,10 +73,8 @@ def leblond_command(
     from papers.leblond import run as leblond
 
     with progress(leblond.PHASES, quiet=False, log=log_json) as shown:
-        found = leblond.reproduce(out, data=data, seed=seed, phase=shown.phase, force=force)
-    print("\n".join(found.lines()))
-    if open_it:
-        show(found.files[-1])
+        reproduction = leblond.reproduce(out, data=data, seed=seed, phase=shown.phase, force=force)
+    _report(reproduction, open_it)
 
 
 @app.command("redberg-wang")
@@ -101,10 +102,10 @@ def redberg_wang_command(
     from papers.redberg_wang import run as redberg_wang
 
     with progress(redberg_wang.PHASES, quiet=False, log=log_json) as shown:
-        found = redberg_wang.reproduce(out, data=data, seed=seed, phase=shown.phase, force=force)
-    print("\n".join(found.lines()))
-    if open_it:
-        show(found.files[-1])
+        reproduction = redberg_wang.reproduce(
+            out, data=data, seed=seed, phase=shown.phase, force=force
+        )
+    _report(reproduction, open_it)
 
 
 @app.command("d5.3")
@@ -149,12 +150,10 @@ def d53_command(
     parts = [name for name, named in wanted.items() if named] or list(wanted)
     request = d53.Request(data=data, effort=Effort(trainings=trainings), workers=workers)
     with progress(d53.phases(parts), quiet=False, log=log_json) as shown:
-        found = d53.reproduce(
+        reproduction = d53.reproduce(
             out, parts=parts, request=request, seed=seed, phase=shown.phase, force=force
         )
-    print("\n".join(found.lines()))
-    if open_it:
-        show(found.files[-1])
+    _report(reproduction, open_it)
 
 
 @app.command("lecture")
@@ -185,10 +184,17 @@ def lecture_command(
 
     effort = Effort(trainings=trainings, repetitions=repetitions)
     with progress(lecture.PHASES, quiet=False, log=log_json) as shown:
-        found = lecture.reproduce(out, seed=seed, effort=effort, phase=shown.phase, force=force)
-    print("\n".join(found.lines()))
+        reproduction = lecture.reproduce(
+            out, seed=seed, effort=effort, phase=shown.phase, force=force
+        )
+    _report(reproduction, open_it)
+
+
+def _report(reproduction: "Reproduction", open_it: bool) -> None:
+    """Print the verdicts, and open the page if that was asked for."""
+    print("\n".join(reproduction.lines()))
     if open_it:
-        show(found.files[-1])
+        show(reproduction.files[-1])
 
 
 if __name__ == "__main__":

@@ -192,7 +192,7 @@ def load_adult(path: str | Path | None = None) -> Dataset:
 
 
 def load_credit_default(path: str | Path | None = None) -> Dataset:
-    """UCI default of credit card clients, 30,000 rows, all columns whole numbers.
+    """UCI default of credit card clients, 30,000 rows, all columns integers.
 
     ``path``: a CSV file with a header (plain, gzip or zip).
     """
@@ -245,9 +245,9 @@ def _load(
     if path is not None:
         return read(Path(path), str(path))
     wheel, version, file = carrier
-    found = carried(wheel, file)
-    if found is not None:
-        return read(found, f"{file} of the installed {wheel} {metadata.version(wheel)}")
+    archive = carried(wheel, file)
+    if archive is not None:
+        return read(archive, f"{file} of the installed {wheel} {metadata.version(wheel)}")
     try:
         return fetch()
     except (OSError, ValueError, ImportError, HTTPException) as error:
@@ -308,7 +308,7 @@ def _integers(source: str, name: str, cells: Sequence[Any]) -> Any:
     try:
         return pa.array([int(cell) for cell in cells], type=pa.int64())
     except (ValueError, OverflowError, pa.ArrowException):
-        raise InvalidInput(f"{source}: column {name!r} must hold whole numbers.") from None
+        raise InvalidInput(f"{source}: column {name!r} must hold integers.") from None
 
 
 def _read_adult(path: Path, source: str) -> Dataset:

@@ -223,7 +223,7 @@ def test_names_constants_annotations_and_docstrings_do_not_matter():
     ).format(name="y", number=2)
     short = "def h(x):\n    return x\n"
     functions = functions_of({"a.py": first, "b.py": f"{short}\n{second}"})
-    assert [each.place for each in functions] == ["a.py:1 f", "b.py:5 C.g"]
+    assert [each.location for each in functions] == ["a.py:1 f", "b.py:5 C.g"]
     ((ratio, *pair),) = similar_pairs(functions)
     assert ratio == 1
     assert pair == functions

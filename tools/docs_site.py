@@ -44,8 +44,8 @@ def site_link(link: str, page: str, files: Files) -> str:
     """``link`` of the site's ``page``, as the site needs it."""
     folder = posixpath.dirname(_REPOSITORY_PATHS.get(page, f"docs/{page}"))
     target = posixpath.normpath(posixpath.join(folder, link))
-    found = ROOT_PAGES.get(target, target.removeprefix("docs/"))
-    if files.get_file_from_path(found) is None:
+    path = ROOT_PAGES.get(target, target.removeprefix("docs/"))
+    if files.get_file_from_path(path) is None:
         _log.warning("%s links to %s, which is not on the site", page, target)
         return link
-    return posixpath.relpath(found, posixpath.dirname(page) or ".")
+    return posixpath.relpath(path, posixpath.dirname(page) or ".")

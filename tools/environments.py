@@ -137,9 +137,9 @@ def record(name: str, counts: dict[str, int]) -> None:
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "counts": counts,
         "packages": {
-            normalised(found.name): found.version
-            for found in importlib.metadata.distributions()
-            if found.name != "expost"
+            normalised(distribution.name): distribution.version
+            for distribution in importlib.metadata.distributions()
+            if distribution.name != "expost"
         },
     }
     evidence.record(EVIDENCE.stem, command="make environments", seed=None, figures=entries)

@@ -127,10 +127,10 @@ def sources_of(checkout: Path) -> dict[str, str]:
     The files of papers/, which hold what moves out of the package, keep that prefix.
     """
     package = checkout / "src" / "expost"
-    found = {p.relative_to(package).as_posix(): p for p in sorted(package.rglob("*.py"))}
+    paths = {p.relative_to(package).as_posix(): p for p in sorted(package.rglob("*.py"))}
     moved = sorted((checkout / "papers").rglob("*.py"))
-    found |= {p.relative_to(checkout).as_posix(): p for p in moved}
-    return {name: path.read_text("utf-8") for name, path in found.items()}
+    paths |= {p.relative_to(checkout).as_posix(): p for p in moved}
+    return {name: path.read_text("utf-8") for name, path in paths.items()}
 
 
 # Old and new files -------------------------------------------------------------------------------
@@ -192,7 +192,12 @@ def layers_of(checkout: Path) -> dict[str, int]:
     """Count the layers of the import contract, and those that are one name or one module."""
     project = tomllib.loads((checkout / "pyproject.toml").read_text("utf-8"))
     contracts = project.get("tool", {}).get("importlinter", {}).get("contracts", [])
-    layers = [layer for one in contracts if one["type"] == "layers" for layer in one["layers"]]
+    layers = [
+        layer
+        for contract in contracts
+        if contract["type"] == "layers"
+        for layer in contract["layers"]
+    ]
     single = [layer for layer in layers if isinstance(layer, str) and "|" not in layer]
     modules = [n for n in single if (checkout / "src" / f"{n.replace('.', '/')}.py").exists()]
     return {"layers": len(layers), "of one name": len(single), "of one module": len(modules)}
@@ -200,12 +205,12 @@ def layers_of(checkout: Path) -> dict[str, int]:
 
 def repeated_classes(sources: dict[str, str]) -> dict[str, list[str]]:
     """Return the names of classes, without underscores, defined more than once, and where."""
-    found = defaultdict(list)
+    definitions = defaultdict(list)
     for path, source in sources.items():
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.ClassDef):
-                found[node.name.lstrip("_")].append(f"{path}:{node.lineno}")
-    return {name: places for name, places in sorted(found.items()) if len(places) > 1}
+                definitions[node.name.lstrip("_")].append(f"{path}:{node.lineno}")
+    return {name: places for name, places in sorted(definitions.items()) if len(places) > 1}
 
 
 # What a command runs -----------------------------------------------------------------------------
@@ -319,7 +324,7 @@ def measure(checkout: Path, *, all_parts: bool = False, runs: bool = True) -> di
         "import contract": layers_of(checkout),
         "runs": runs_of(checkout) if runs else {},
         "similar pairs": [
-            {"ratio": round(ratio, 3), "first": first.place, "second": second.place}
+            {"ratio": round(ratio, 3), "first": first.location, "second": second.location}
             for ratio, first, second in similar_pairs(functions_of(compared))
         ],
         "classes defined more than once": repeated_classes(inside),
@@ -415,19 +420,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="of map: name files without an entry")
     given = list(sys.argv[1:] if arguments is None else arguments)
     split = given.index("--") if "--" in given else len(given)
-    asked = parser.parse_args(given[:split])
-    if asked.command == "trace":
-        trace(asked.json, given[split + 1 :])
+    namespace = parser.parse_args(given[:split])
+    if namespace.command == "trace":
+        trace(namespace.json, given[split + 1 :])
         return 0
-    checkout = (asked.src or ROOT).resolve()
+    checkout = (namespace.src or ROOT).resolve()
     checkout = checkout.parent if (checkout / "expost").is_dir() else checkout
-    if asked.command == "map":
+    if namespace.command == "map":
         return check_map(checkout)
-    options = {"all_parts": asked.all_parts, "runs": not asked.without_runs}
+    options = {"all_parts": namespace.all_parts, "runs": not namespace.without_runs}
     measured = {}
-    if asked.src or not asked.rev:
+    if namespace.src or not namespace.rev:
         measured["checkout"] = measure(checkout, **options)
-    for revision in asked.rev:
+    for revision in namespace.rev:
         with checked_out(revision) as folder:
             measured[revision] = measure(folder, **options)
     print(table_of(measured))
@@ -435,12 +440,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for run, value in figures["runs"].items():
             if isinstance(value, str):
                 print(f"{name}: {run} failed: {value}", file=sys.stderr)
-        if asked.pairs:
+        if namespace.pairs:
             print(f"\nSimilar pairs of {name}")
             for pair in figures["similar pairs"]:
                 print(f"{pair['ratio']:.2f}  {pair['first']}  {pair['second']}")
-    if asked.json:
-        asked.json.write_text(json.dumps(measured, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    if namespace.json:
+        namespace.json.write_text(
+            json.dumps(measured, indent=1, ensure_ascii=False) + "\n", "utf-8"
+        )
     return 0
 
 

@@ -3,7 +3,7 @@
     python tools/record.py values --out FILE   compute all values with the expost that is importable
     python tools/record.py --against REV       compare this tree with REV, both on this machine
     python tools/record.py check               compare with tests/recorded/core.json
-    python tools/record.py store               write tests/recorded/core.json anew
+    python tools/record.py store               write tests/recorded/core.json again
 
 ``--against`` asks for bit-identity of problems that remove a row of two classes in memory, and for
 agreement to 1e-12 everywhere else. ``check`` asks for agreement to 1e-9 with digests of the arrays,
@@ -293,12 +293,12 @@ def compute(verbose: bool = True) -> Record:
     record: Record = {}
     for name, values in parts.items():
         started = time.perf_counter()
-        found = values()
-        for problem, fields in found.items():
+        problems = values()
+        for problem, fields in problems.items():
             record |= {f"{problem}:{field}": entries for field, entries in fields.items()}
         if verbose:
             seconds = time.perf_counter() - started
-            print(f"{len(found)} {name}: {seconds:.1f} s", file=sys.stderr, flush=True)
+            print(f"{len(problems)} {name}: {seconds:.1f} s", file=sys.stderr, flush=True)
     return record
 
 
@@ -396,7 +396,7 @@ def check() -> int:
 
 
 def store() -> int:
-    """Write the stored values anew."""
+    """Write the stored values again."""
     with tempfile.TemporaryDirectory() as name:
         write(STORED, digests(compute_from(ROOT / "src", Path(name) / "new.json")))
     print(f"{STORED.relative_to(ROOT)}: {STORED.stat().st_size / 1e6:.2f} MB")

@@ -296,11 +296,11 @@ def command_values() -> dict[str, Values]:
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
         write_tables(Path())
         for key, words in COMMANDS.items():
-            place = [] if words[0] in PRINTING else ["--out", key]
+            output = [] if words[0] in PRINTING else ["--out", key]
             if words[0] == "profile" and "--model" not in words:
                 # By default all releases of a table are in one ledger, whatever command made them.
-                place += ["--ledger", f"{key}/ledger.CURATOR-ONLY.json"]
-            document = run(*words, *place, "--json-curator")
+                output += ["--ledger", f"{key}/ledger.CURATOR-ONLY.json"]
+            document = run(*words, *output, "--json-curator")
             # Pages are for people; the figures behind them are in the files of the results.
             document.pop("summary", None)
             values[f"commands/{key}"] = collect(document, "stdout") | collect_folder(Path(key))

@@ -91,11 +91,11 @@ def find_name(spellings: tuple[str, ...]) -> Any:
 def find_field(value: Any, spellings: tuple[str, ...]) -> Any:
     """Return the first of these dotted attributes that ``value`` has."""
     for spelling in spellings:
-        found = value
+        field = value
         for name in spelling.split("."):
-            found = getattr(found, name, None)
-        if found is not None:
-            return found
+            field = getattr(field, name, None)
+        if field is not None:
+            return field
     raise LookupError(
         f"{type(value).__name__} has none of {', '.join(spellings)}: add its new name."
     )
@@ -302,12 +302,12 @@ def profile_problem(problem: Problem) -> Values:
     options = relation_options(profile, problem.relation, (candidates[0], candidates[1]))
     try:
         model = fit(problem, X, y)
-        found = profile(model, X, y, **options)
+        result = profile(model, X, y, **options)
     except find_name(REFUSAL):
         return {"refused": [True]}
     values = {"theta": numbers(find_field(model, THETA))}
     for name, spellings in PROFILE.items():
-        values[name] = numbers(find_field(found, spellings))
+        values[name] = numbers(find_field(result, spellings))
     return values
 
 
@@ -334,11 +334,11 @@ def neighbour_values() -> dict[str, Values]:
                 key = f"neighbours/{loss}/{relation}/{method}/{penalty:g}/{rows}x{columns}"
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    found = neighbours(
+                    result = neighbours(
                         X, y, loss=loss, regularization=penalty, method=method, **options
                     )
                 values[key] = {
-                    name: numbers(find_field(found, spellings))
+                    name: numbers(find_field(result, spellings))
                     for name, spellings in NEIGHBOURS.items()
                 }
     return values
@@ -392,8 +392,8 @@ def block_values(run: Callable[..., Any]) -> dict[str, Values]:
         for problem in block_problems():
             key = problem.key.replace("memory/", "blocks/", 1)
             with tempfile.TemporaryDirectory() as name:
-                for route, found in profile_table(problem, Path(name), run):
-                    values[f"{key}/{route}"] = found
+                for route, result in profile_table(problem, Path(name), run):
+                    values[f"{key}/{route}"] = result
     return values
 
 

@@ -62,17 +62,17 @@ def made(folder: Path) -> dict[str, Path]:
     pyarrow.csv.write_csv(table, adult)
     pyarrow.csv.write_csv(table.slice(0, AUDITED), some)
     encoding.write_text(json.dumps(PUBLIC))
-    asked = ("--target", "income", "--out")
+    required = ("--target", "income", "--out")
     # Names without folders, as they are typed.
     os.chdir(folder)
-    expost("profile", adult.name, "--epsilon", "0.3", *asked, "profile")
-    expost("epsilon", adult.name, *asked, "epsilon")
+    expost("profile", adult.name, "--epsilon", "0.3", *required, "profile")
+    expost("epsilon", adult.name, *required, "epsilon")
     tree = ("--estimator", "sklearn.tree.DecisionTreeClassifier", "--references", "16")
-    expost("audit", some.name, *tree, *asked, "audit")
+    expost("audit", some.name, *tree, *required, "audit")
     drop = [f"--drop={name}" for name in table.column_names if name not in PUBLIC["columns"]]
     drop.remove("--drop=income")
     known = ("--encoding", encoding.name, "--classes", "<=50K,>50K", *drop)
-    expost("profile", adult.name, *known, *asked, "known")
+    expost("profile", adult.name, *known, *required, "known")
     expost("publish", "--model", "known/model.json", "--out", "published")
     name = "report.CURATOR-ONLY.html"
     return {

@@ -28,21 +28,21 @@ class Function:
     tokens: tuple[str, ...]
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Its file, line and qualified name."""
         return f"{self.path}:{self.line} {self.name}"
 
 
 def functions_of(sources: dict[str, str]) -> list[Function]:
     """Return the functions that are long enough to be compared."""
-    found = []
+    functions = []
     for path, source in sources.items():
         for name, node in _definitions(ast.parse(source)):
             statements = sum(isinstance(each, ast.stmt) for each in ast.walk(node)) - 1
             tokens = tuple(_tokens(node))
             if statements >= _STATEMENTS or len(tokens) >= _NODES:
-                found.append(Function(path=path, line=node.lineno, name=name, tokens=tokens))
-    return found
+                functions.append(Function(path=path, line=node.lineno, name=name, tokens=tokens))
+    return functions
 
 
 def _definitions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -77,7 +77,7 @@ def similar_pairs(functions: Sequence[Function]) -> list[tuple[float, Function, 
     ordered = sorted(functions, key=lambda f: (len(f.tokens), f.path, f.line))
     counts = [Counter(function.tokens) for function in ordered]
     masks = [_masks(function.tokens) for function in ordered]
-    found = []
+    pairs = []
     for right, second in enumerate(ordered):
         matcher = SequenceMatcher(autojunk=False)
         matcher.set_seq2(second.tokens)
@@ -92,15 +92,15 @@ def similar_pairs(functions: Sequence[Function]) -> list[tuple[float, Function, 
                 continue
             matcher.set_seq1(first.tokens)
             if matcher.ratio() >= SIMILAR:
-                one, other = sorted((first, second), key=lambda f: (f.path, f.line))
-                found.append((matcher.ratio(), one, other))
-    return sorted(found, key=lambda pair: (-pair[0], pair[1].place, pair[2].place))
+                former, other = sorted((first, second), key=lambda f: (f.path, f.line))
+                pairs.append((matcher.ratio(), former, other))
+    return sorted(pairs, key=lambda pair: (-pair[0], pair[1].location, pair[2].location))
 
 
 def _masks(tokens: Sequence[str]) -> dict[str, int]:
     masks: dict[str, int] = defaultdict(int)
-    for place, token in enumerate(tokens):
-        masks[token] |= 1 << place
+    for index, token in enumerate(tokens):
+        masks[token] |= 1 << index
     return dict(masks)
 
 

@@ -13,7 +13,7 @@ from expost import _checks
 from expost.errors import InvalidInput
 from expost.numbers import number
 
-__all__ = ["Check", "Claim", "Verdict", "said"]
+__all__ = ["Check", "Claim", "Verdict", "quote"]
 
 _RELATIONS = ("<", "<=", ">=", "==")
 
@@ -60,7 +60,7 @@ class Claim:
     """One claim of a paper.
 
     ``key``      a letter.        ``where``    its place in the paper.
-    ``says``     the claim.       ``found``    what came out, in a sentence or two.
+    ``says``     the claim.       ``outcome``  what came out, in a sentence or two.
     ``checks``   the numbers that decide it.
     ``figures``  the names of the exhibits that show it.
     """
@@ -68,7 +68,7 @@ class Claim:
     key: str
     says: str
     where: str
-    found: str
+    outcome: str
     checks: tuple[Check, ...]
     figures: tuple[str, ...] = ()
 
@@ -91,7 +91,7 @@ class Claim:
             "says": self.says,
             "where": self.where,
             "verdict": self.verdict.value,
-            "found": self.found,
+            "found": self.outcome,
             "checks": [
                 {
                     "what": check.what,
@@ -107,6 +107,6 @@ class Claim:
         }
 
 
-def said(value: float) -> str:
+def quote(value: float) -> str:
     """Return a number for a sentence, or a remark that there is none."""
     return "not found" if math.isnan(value) else number(value)

@@ -101,10 +101,10 @@ class CurvesDisplay(Display):
             ax.set_title(self.title, fontsize="medium")
         labels = [curve.label for curve in self.curves] + [guide.label for guide in self.guides]
         if any(labels):
-            place: dict[str, Any] = {"loc": "best"}
+            position: dict[str, Any] = {"loc": "best"}
             if self.beside:
-                place = {"loc": "center left", "bbox_to_anchor": (1.02, 0.5)}
-            ax.legend(title=self.legend_title, fontsize="small", title_fontsize="small", **place)
+                position = {"loc": "center left", "bbox_to_anchor": (1.02, 0.5)}
+            ax.legend(title=self.legend_title, fontsize="small", title_fontsize="small", **position)
 
 
 def draw_curve(ax: Any, curve: Curve) -> None:

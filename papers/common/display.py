@@ -143,4 +143,4 @@ def few_ticks(axis: Any, values: Sequence[float]) -> None:
         return
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:g}"))

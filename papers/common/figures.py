@@ -72,10 +72,12 @@ def panels(
     return figure
 
 
-def intervals(found: Sequence[Any], label: str | None, colour: str, marker: str) -> NamedSeries:
+def intervals(estimates: Sequence[Any], label: str | None, colour: str, marker: str) -> NamedSeries:
     """Values with their ends, each with ``value``, ``low`` and ``high``; NaN for None."""
     value, low, high = (
-        np.array([np.nan if one is None else getattr(one, name) for one in found])
+        np.array(
+            [np.nan if estimate is None else getattr(estimate, name) for estimate in estimates]
+        )
         for name in ("value", "low", "high")
     )
     return NamedSeries(values=value, low=low, high=high, label=label, colour=colour, marker=marker)

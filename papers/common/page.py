@@ -86,7 +86,7 @@ def _environment() -> Environment:
 
 
 def _digits(value: float) -> str:
-    """Four digits; whole numbers as they are."""
+    """Four digits; integers as they are."""
     if math.isnan(value):
         return "not a number"
     return f"{value:.0f}" if value == round(value) and abs(value) < 1e6 else f"{value:.4g}"

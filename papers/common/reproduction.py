@@ -5,11 +5,13 @@ holds one holds the rest. Only public data is reproduced from, so the files may 
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from expost import _checks
 from expost.files.atomic import write_bytes
-from expost.jobs.output import writing
+from expost.jobs.output import check_folder, writing
 from expost.jobs.workspace import held
 from expost.types import Audience
 from papers.common.claims import Claim
@@ -17,7 +19,7 @@ from papers.common.exhibits import Exhibit
 from papers.common.figures import png
 from papers.common.page import Paper, render_page
 
-__all__ = ["Paper", "Reproduction", "write"]
+__all__ = ["Paper", "Reproduction", "reproduce_into", "write"]
 
 # Public data: what is drawn from it says nothing that is not known.
 _AUDIENCE = Audience.PUBLIC
@@ -68,21 +70,42 @@ class Reproduction:
         return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def write(found: Reproduction, out: Path) -> Reproduction:
+def reproduce_into(
+    out: Path,
+    compute: Callable[[int], Reproduction],
+    *,
+    seed: int,
+    phase: Callable[[str], None],
+    force: bool,
+) -> Reproduction:
+    """Check the seed and the folder before any work, compute from the seed, and write every file.
+
+    ``phase``  receives the name of the last phase; ``compute`` reports its own.
+    ``force``  write into a folder that is not empty, over an earlier run.
+    """
+    out = Path(out)
+    seed = _checks.integer("seed", seed, least=0)
+    check_folder(out, force=force)
+    reproduction = compute(seed)
+    phase("drawing and writing")
+    return write(reproduction, out)
+
+
+def write(reproduction: Reproduction, out: Path) -> Reproduction:
     """Draw the exhibits and write every file, the page last."""
-    pictures = {exhibit.name: png(exhibit.draw()) for exhibit in found.exhibits}
+    pictures = {exhibit.name: png(exhibit.draw()) for exhibit in reproduction.exhibits}
     contents = {f"{name}.png": picture for name, picture in pictures.items()}
-    for exhibit in found.exhibits:
+    for exhibit in reproduction.exhibits:
         contents |= {f"{stem}.csv": table.csv() for stem, table in exhibit.tables.items()}
-    contents[_CLAIMS] = found.to_json().encode()
+    contents[_CLAIMS] = reproduction.to_json().encode()
     contents[_PAGE] = render_page(
-        found.paper,
-        claims=found.claims,
-        exhibits=found.exhibits,
+        reproduction.paper,
+        claims=reproduction.claims,
+        exhibits=reproduction.exhibits,
         pictures=pictures,
-        source=found.source,
-        seed=found.seed,
-        made=found.made,
+        source=reproduction.source,
+        seed=reproduction.seed,
+        made=reproduction.made,
     ).encode()
     # Checked before the work: what is there is an earlier run.
     with held(out, force=True), writing(out, "free some space, or name another folder"):
@@ -91,4 +114,4 @@ def write(found: Reproduction, out: Path) -> Reproduction:
         files = tuple(
             write_bytes(out / name, _AUDIENCE, content) for name, content in contents.items()
         )
-    return replace(found, files=files)
+    return replace(reproduction, files=files)

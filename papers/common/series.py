@@ -80,7 +80,9 @@ class RanksDisplay(Display):
         if self.log_y and np.any(self.values > 0):
             ax.set_yscale("log")
             ends = [float(np.nanmin(values)), float(np.nanmax(values))]
-            few_ticks(ax.yaxis, [*ends, *(one.at for one in self.levels if 0 < one.at < np.inf)])
+            few_ticks(
+                ax.yaxis, [*ends, *(level.at for level in self.levels if 0 < level.at < np.inf)]
+            )
         elif self.percent:
             percents(ax.yaxis)
         ax.set(xlabel=self.xlabel, ylabel=self.ylabel)
@@ -129,8 +131,8 @@ class DotsDisplay(Display):
     is_marked = True
 
     def __post_init__(self) -> None:
-        for one in self.series:
-            given = (one.values, one.low, one.high)
+        for series in self.series:
+            given = (series.values, series.low, series.high)
             if any(len(part) != len(self.names) for part in given if part is not None):
                 raise InvalidInput(f"series: must have one entry for each of {len(self.names)}.")
 
@@ -145,13 +147,14 @@ class DotsDisplay(Display):
         for guide in self.guides:
             style = {"color": guide.colour, "ls": guide.style, "lw": 1.4, "zorder": 1}
             ax.axvline(guide.at, label=guide.label, **style)
-        for number, one in enumerate(self.series):
+        for number, series in enumerate(self.series):
             at = places + _WIDTH * ((number + 0.5) / len(self.series) - 0.5)
-            self._one(ax, one, at)
+            self._one(ax, series, at)
         if self.log_x:
             ax.set_xscale("log")
             few_ticks(
-                ax.xaxis, [float(v) for one in self.series for v in one.values if 0 < v < np.inf]
+                ax.xaxis,
+                [float(v) for series in self.series for v in series.values if 0 < v < np.inf],
             )
         elif self.percent:
             percents(ax.xaxis)
@@ -164,23 +167,23 @@ class DotsDisplay(Display):
         _head(ax, self.title)
 
     @staticmethod
-    def _one(ax: Any, one: Series, at: FloatArray) -> None:
-        if one.low is not None and one.high is not None:
-            known = np.isfinite(one.low) & np.isfinite(one.high)
-            ax.hlines(at[known], one.low[known], one.high[known], color=one.colour, lw=1.6)
-        known = np.isfinite(one.values)
-        style = {"color": one.colour, "marker": one.marker, "ms": 6, "ls": ""}
-        ax.plot(one.values[known], at[known], label=one.label, **style)
-        for place in at[np.isposinf(one.values)]:
+    def _one(ax: Any, series: Series, at: FloatArray) -> None:
+        if series.low is not None and series.high is not None:
+            known = np.isfinite(series.low) & np.isfinite(series.high)
+            ax.hlines(at[known], series.low[known], series.high[known], color=series.colour, lw=1.6)
+        known = np.isfinite(series.values)
+        style = {"color": series.colour, "marker": series.marker, "ms": 6, "ls": ""}
+        ax.plot(series.values[known], at[known], label=series.label, **style)
+        for height in at[np.isposinf(series.values)]:
             ax.annotate(
                 "∞",
-                (1, place),
+                (1, height),
                 xycoords=("axes fraction", "data"),
                 xytext=(-4, 0),
                 textcoords="offset points",
                 ha="right",
                 va="center",
-                color=one.colour,
+                color=series.colour,
                 fontweight="bold",
             )
 
@@ -241,8 +244,8 @@ def _head(ax: Any, title: str) -> None:
     columns = max(1, min(3, _LEGEND // (longest + 6)))
     lines = -(-len(labels) // columns)
     if lines:
-        place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2}
-        ax.legend(ncols=columns, fontsize="small", frameon=False, **place)
+        position = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2}
+        ax.legend(ncols=columns, fontsize="small", frameon=False, **position)
     if title:
         ax.set_title(plain(title), fontsize="medium", pad=6 + 17 * lines)
 

@@ -47,38 +47,40 @@ class Trials:
 
     def run(self) -> dict[str, NDArray[np.float64]]:
         """Return (count, …) the numbers of every trial, by name."""
-        found, entropy = self._kept()
-        missing = [number for number in range(self.count) if number not in found]
+        records, entropy = self._kept()
+        missing = [number for number in range(self.count) if number not in records]
         self.progress(self.count - len(missing), self.count)
         size = min(_BLOCK, max(1, -(-len(missing) // (4 * self.workers))))
         blocks = [missing[start : start + size] for start in range(0, len(missing), size)]
         written = time.monotonic()
 
-        def done(place: int, results: list[dict[str, Any]]) -> None:
+        def done(block: int, results: list[dict[str, Any]]) -> None:
             nonlocal written
-            found.update(zip(blocks[place], results, strict=True))
+            records.update(zip(blocks[block], results, strict=True))
             if time.monotonic() - written > _PAUSE:
-                self._keep(found, entropy)
+                self._keep(records, entropy)
                 written = time.monotonic()
-            self.progress(sum(number in found for number in range(self.count)), self.count)
+            self.progress(sum(number in records for number in range(self.count)), self.count)
 
         try:
             if blocks:
                 run_each(_Block(self.work, entropy), blocks, workers=self.workers, done=done)
         finally:
             if blocks:
-                self._keep(found, entropy)
+                self._keep(records, entropy)
         return {
-            name: np.array([found[number][name] for number in range(self.count)], dtype=np.float64)
+            name: np.array(
+                [records[number][name] for number in range(self.count)], dtype=np.float64
+            )
             for name in self.fields
         }
 
-    def _keep(self, found: dict[int, dict[str, Any]], entropy: int) -> None:
-        if self.checkpoint is None or not found:
+    def _keep(self, records: dict[int, dict[str, Any]], entropy: int) -> None:
+        if self.checkpoint is None or not records:
             return
-        numbers = sorted(found)
+        numbers = sorted(records)
         arrays: dict[str, Any] = {
-            name: np.array([found[number][name] for number in numbers]) for name in self.fields
+            name: np.array([records[number][name] for number in numbers]) for name in self.fields
         }
         try:
             write_with(
@@ -119,11 +121,11 @@ class Trials:
                 f"{where}: holds trials with other data, settings or another random_state; delete"
                 " it, or name another file."
             )
-        found = {
-            number: {name: values[place] for name, values in columns.items()}
-            for place, number in enumerate(numbers)
+        records = {
+            number: {name: values[index] for name, values in columns.items()}
+            for index, number in enumerate(numbers)
         }
-        return found, int(entropy)
+        return records, int(entropy)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from expost.numbers import percent
 from expost.risk import EpsilonDelta
 from expost.types import FloatArray
-from papers.common.claims import Check, Claim, said
+from papers.common.claims import Check, Claim, quote
 from papers.common.exhibits import Exhibit, Table
 from papers.common.figures import BLUE, GREEN, GREY, INK, ORANGE, Curve, CurvesDisplay, Guide
 from papers.d53 import formulas
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _EXACT = 1e-9
-# Two data sets of pure ε-DP, told apart on S = "yes": Q(S), and the most that P(S) may then be.
+# Two data sets of pure ε-DP, distinguished by S = "yes": Q(S), and the most that P(S) may then be.
 _FALSE_ALARMS = 0.8
 _GOALS = (0.1, 0.25, 0.5, 0.75)
 _DELTA = 1e-6
@@ -70,17 +70,17 @@ def measure_general() -> General:
     )
 
 
-def general_exhibit(found: General) -> Exhibit:
+def general_exhibit(bounds: General) -> Exhibit:
     """Prop. 2 and the tight bound."""
     lines = (
-        (found.yeom, r"$e^\epsilon - 1$ (Yeom et al.)", GREY, "-."),
-        (found.half, r"$(e^\epsilon - 1)/2$ (Proposition 2)", ORANGE, "--"),
-        (found.slack, r"tight, any $(\epsilon, 0.1)$ mechanism", GREEN, ":"),
-        (found.tight, r"tight: tanh$(\epsilon/2)$", BLUE, "-"),
+        (bounds.yeom, r"$e^\epsilon - 1$ (Yeom et al.)", GREY, "-."),
+        (bounds.half, r"$(e^\epsilon - 1)/2$ (Proposition 2)", ORANGE, "--"),
+        (bounds.slack, r"tight, any $(\epsilon, 0.1)$ mechanism", GREEN, ":"),
+        (bounds.tight, r"tight: tanh$(\epsilon/2)$", BLUE, "-"),
     )
     display = CurvesDisplay(
         curves=tuple(
-            Curve(x=found.epsilon, y=y, label=label, colour=colour, style=style, width=1.9)
+            Curve(x=bounds.epsilon, y=y, label=label, colour=colour, style=style, width=1.9)
             for y, label, colour, style in lines
         ),
         guides=(Guide(at=1.0, axis="y", style="-", label="says nothing", colour=INK),),
@@ -102,12 +102,12 @@ def general_exhibit(found: General) -> Exhibit:
         tables={
             "proposition2": Table(
                 columns={
-                    "epsilon": found.epsilon,
-                    "yeom": found.yeom,
-                    "proposition2": found.half,
-                    "tight": found.tight,
-                    "tight_delta_0.1": found.slack,
-                    "randomised_response": found.response,
+                    "epsilon": bounds.epsilon,
+                    "yeom": bounds.yeom,
+                    "proposition2": bounds.half,
+                    "tight": bounds.tight,
+                    "tight_delta_0.1": bounds.slack,
+                    "randomised_response": bounds.response,
                 }
             )
         },
@@ -121,10 +121,10 @@ def general_exhibit(found: General) -> Exhibit:
     )
 
 
-def general_claim(found: General) -> Claim:
+def general_claim(bounds: General) -> Claim:
     """Check claim (f): Prop. 2."""
-    tpr, fpr = found.rates
-    one = int(np.argmin(np.abs(found.epsilon - 1)))
+    tpr, fpr = bounds.rates
+    index = int(np.argmin(np.abs(bounds.epsilon - 1)))
     return Claim(
         key="f",
         says=(
@@ -133,9 +133,9 @@ def general_claim(found: General) -> Claim:
             " (Proposition 2)."
         ),
         where="Section 4.2",
-        found=(
-            f"It is a bound; at ε = 1 it is {said(float(found.half[one]))}, where tanh(ε/2) ="
-            f" {said(float(found.tight[one]))} is tight and reached by randomised response, and"
+        outcome=(
+            f"It is a bound; at ε = 1 it is {quote(float(bounds.half[index]))}, where tanh(ε/2) ="
+            f" {quote(float(bounds.tight[index]))} is tight and reached by randomised response, and"
             " beyond ln 3 it says nothing. The reason given is not right: a mechanism with ε = 1"
             f' that answers "yes" with probability {tpr:.3f} under D and {fpr:.3f} under D′ is seen'
             f" through {percent((1 + tpr - fpr) / 2)} of the time by an attacker who believes it,"
@@ -144,13 +144,13 @@ def general_claim(found: General) -> Claim:
         checks=(
             Check(
                 what="largest of the tight bound over (e^ε − 1)/2",
-                value=float(np.max(found.tight / found.half)),
+                value=float(np.max(bounds.tight / bounds.half)),
                 relation="<=",
                 bound=1.0,
             ),
             Check(
                 what="largest of (e^ε − 1)/2 over e^ε − 1",
-                value=float(np.max(found.half / found.yeom)),
+                value=float(np.max(bounds.half / bounds.yeom)),
                 relation="<=",
                 bound=1.0,
             ),
@@ -167,42 +167,42 @@ def general_claim(found: General) -> Claim:
 
 @dataclass(frozen=True, kw_only=True)
 class Inverse:
-    """Thm 3 of what its inverse gives for ``goals``, as ``printed`` and as ``mended``."""
+    """Thm 3 of what its inverse gives for ``goals``, as ``printed`` and as ``corrected``."""
 
     goals: tuple[float, ...]
     printed: tuple[float, ...]
-    mended: tuple[float, ...]
+    corrected: tuple[float, ...]
 
 
 def measure_inverse() -> Inverse:
     """Measure at δ = 10⁻⁶; it cancels."""
-    mended = [formulas.epsilon_from_gaussian_advantage(goal, _DELTA) for goal in _GOALS]
+    corrected = [formulas.epsilon_from_gaussian_advantage(goal, _DELTA) for goal in _GOALS]
     return Inverse(
         goals=_GOALS,
         # The printed inverse lacks the factor 2.
-        printed=tuple(formulas.gaussian_advantage(epsilon / 2, _DELTA) for epsilon in mended),
-        mended=tuple(formulas.gaussian_advantage(epsilon, _DELTA) for epsilon in mended),
+        printed=tuple(formulas.gaussian_advantage(epsilon / 2, _DELTA) for epsilon in corrected),
+        corrected=tuple(formulas.gaussian_advantage(epsilon, _DELTA) for epsilon in corrected),
     )
 
 
-def inverse_claim(found: Inverse) -> Claim:
+def inverse_claim(inverse: Inverse) -> Claim:
     """Check claim (i): the inverse of Thm 3."""
-    place = found.goals.index(0.5)
-    off = max(abs(b - g) for g, b in zip(found.goals, found.printed, strict=True))
-    mended = max(abs(b - g) for g, b in zip(found.goals, found.mended, strict=True))
+    index = inverse.goals.index(0.5)
+    off = max(abs(b - g) for g, b in zip(inverse.goals, inverse.printed, strict=True))
+    corrected = max(abs(b - g) for g, b in zip(inverse.goals, inverse.corrected, strict=True))
     return Claim(
         key="i",
         says="The ε for a chosen advantage is √(2 ln(1.25/δ))·Φ⁻¹((ρ_α + 1)/2).",
         where="Section 4.2, after Theorem 3",
-        found=(
+        outcome=(
             "Put back into Theorem 3, it turns 0.5 into"
-            f" {found.printed[place]:.3f}: half of the ε that was allowed, and twice the noise."
-            f" With a factor 2 before the root every goal comes back, to {said(mended)}."
+            f" {inverse.printed[index]:.3f}: half of the ε that was allowed, and twice the noise."
+            f" With a factor 2 before the root every goal comes back, to {quote(corrected)}."
         ),
         checks=(
             Check(
                 what="largest difference between goal and what comes back, over goals from"
-                f" {found.goals[0]:g} to {found.goals[-1]:g}",
+                f" {inverse.goals[0]:g} to {inverse.goals[-1]:g}",
                 value=off,
                 relation="<=",
                 bound=_EXACT,

@@ -107,12 +107,12 @@ def strong_adversary(
     )
     _checks.probability("belief", belief)
     _checks.probability("confidence", confidence)
-    found = trials.run()
+    results = trials.run()
     return Experiment(
-        losses=found["loss"],
-        lengths=found["length"],
-        scales=found["scale"],
-        accuracies=found["accuracy"],
+        losses=results["loss"],
+        lengths=results["length"],
+        scales=results["scale"],
+        accuracies=results["accuracy"],
         truth=np.arange(trials.count) % 2 == 0,
         noise_multiplier=training.noise_multiplier,
         relation=Neighbouring.REMOVE if candidate is None else Neighbouring.REPLACE,
@@ -199,14 +199,14 @@ class _Worlds:
 
 def _digest(training: PairTraining) -> str:
     """Of everything that a trial depends on but its seed."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     named = {f"data {k}": part for k, part in enumerate((*training.rows, *(training.test or ())))}
     named |= training.module.state_dict()
     for name, tensor in named.items():
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        found.update(tensor.detach().contiguous().numpy().tobytes())
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().contiguous().numpy().tobytes())
     settings = ("noise_multiplier", "clip", "learning_rate", "divisor", "steps", "local", "adam")
     values = {name: getattr(training, name) for name in (*settings, "fresh", "shared")}
     loss = getattr(training.loss, "__qualname__", type(training.loss).__qualname__)
-    found.update(f"{values} {training.module!r} {loss}".encode())
-    return found.hexdigest()
+    digest.update(f"{values} {training.module!r} {loss}".encode())
+    return digest.hexdigest()

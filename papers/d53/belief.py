@@ -18,7 +18,7 @@ from expost._numerics import bracket_root
 from expost.numbers import percent
 from expost.risk import EpsilonDelta, GaussianNoise
 from expost.types import FloatArray
-from papers.common.claims import Check, Claim, said
+from papers.common.claims import Check, Claim, quote
 from papers.common.exhibits import Exhibit, Table
 from papers.common.figures import (
     BLUE,
@@ -107,9 +107,9 @@ def _belief(pair: tuple[float, float], releases: int) -> float:
     return belief
 
 
-def attained_claim(found: Attained) -> Claim:
+def attained_claim(game: Attained) -> Claim:
     """Check claim (c): Thm 2(i)."""
-    once, thirty = found.often
+    once, thirty = game.often
     return Claim(
         key="c",
         says=(
@@ -117,30 +117,30 @@ def attained_claim(found: Attained) -> Claim:
             " ρ_β)) is what a belief allows (Theorem 2(i))."
         ),
         where="Section 4.1",
-        found=(
+        outcome=(
             "It does, and randomised response and Laplace noise reach it: the largest belief is"
-            f" within {said(max(found.shortfall, found.excess))} of the bound over ε from"
+            f" within {quote(max(game.shortfall, game.excess))} of the bound over ε from"
             f" {_EPSILONS[0]:g} to {_EPSILONS[-1]:g} and up to {_RELEASES[-1]} releases. How often"
             " is another matter: randomised response with ε = 0.1 reaches its bound in"
-            f" {percent(once)} of single releases, and with probability {said(thirty)} in thirty,"
+            f" {percent(once)} of single releases, and with probability {quote(thirty)} in thirty,"
             " where all answers must agree."
         ),
         checks=(
             Check(
                 what="largest belief above the bound",
-                value=found.excess,
+                value=game.excess,
                 relation="<=",
                 bound=_EXACT,
             ),
             Check(
                 what="largest belief short of the bound",
-                value=found.shortfall,
+                value=game.shortfall,
                 relation="<=",
                 bound=_EXACT,
             ),
             Check(
                 what="relative error of the inverse",
-                value=found.inverse,
+                value=game.inverse,
                 relation="<=",
                 bound=_EXACT,
             ),
@@ -184,7 +184,7 @@ def measure_passed(seed: np.random.SeedSequence) -> Passed:
     mu, truth = least_mu(*_EXAMPLE), tilted_truth(*_EXAMPLE)
     bound = formulas.belief(_EXAMPLE[0])
     release = rng.normal(size=_GAMES)
-    told = rng.random(_GAMES) < truth
+    member = rng.random(_GAMES) < truth
     below, above = bracket_root(
         lambda e: _overdraft(e, _SMALL[1]), np.array([0.1]), np.array([20.0])
     )
@@ -197,7 +197,7 @@ def measure_passed(seed: np.random.SeedSequence) -> Passed:
         sampled=(
             # D's release is N(0, 1) and that of D' N(μ, 1).
             float(np.mean(expit(0.5 * mu * mu - mu * release) > bound)),
-            float(np.mean(np.where(told, truth, 1 - truth) > bound)),
+            float(np.mean(np.where(member, truth, 1 - truth) > bound)),
         ),
         crossing=float(below[0] + above[0]) / 2,
     )
@@ -218,19 +218,19 @@ def tilted_truth(epsilon: float, delta: float) -> float:
     return (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
 
 
-def passed_exhibit(found: Passed) -> Exhibit:
+def passed_exhibit(excess: Passed) -> Exhibit:
     """Return how often the belief passes ρ_β, and how far."""
     epsilon, delta = _EXAMPLE
     bound = formulas.belief(epsilon)
     passed = np.concatenate([np.geomspace(1e-4, delta * 1.001, 40), _past_grid(delta)])
-    promises = {
+    guarantees = {
         "any_mechanism": EpsilonDelta(epsilon=epsilon, delta=delta),
         "least_noise": GaussianNoise(mu=least_mu(epsilon, delta)),
         "classical_noise": GaussianNoise(mu=classical_mu(epsilon, delta)),
     }
     beliefs = {
-        name: np.array([promise.posterior(delta=float(p)) for p in passed])
-        for name, promise in promises.items()
+        name: np.array([guarantee.posterior(delta=float(p)) for p in passed])
+        for name, guarantee in guarantees.items()
     }
     looks = (
         ("any_mechanism", "the worst of all mechanisms", GREEN, "-"),
@@ -238,7 +238,7 @@ def passed_exhibit(found: Passed) -> Exhibit:
         ("classical_noise", r"Gaussian, $\sigma$ of (2.1)", ORANGE, "-."),
     )
     displays = (
-        _ratios_display(found),
+        _ratios_display(excess),
         CurvesDisplay(
             curves=(
                 *(
@@ -273,7 +273,7 @@ def passed_exhibit(found: Passed) -> Exhibit:
         ),
         draw=lambda: panels(displays, columns=2, size=(5.6, 4.2)),
         tables={
-            "theorem2": _passed_table(found),
+            "theorem2": _passed_table(excess),
             "theorem2-tails": Table(
                 columns={"probability": passed}
                 | {f"belief_{name}": values for name, values in beliefs.items()}
@@ -292,21 +292,21 @@ def _past_grid(delta: float) -> FloatArray:
     return grid
 
 
-def _ratios_display(found: Passed) -> CurvesDisplay:
+def _ratios_display(excess: Passed) -> CurvesDisplay:
     curves = []
-    for row, colour in ((0, BLUE), (len(found.delta) - 1, ORANGE)):
-        delta = float(found.delta[row])
+    for row, colour in ((0, BLUE), (len(excess.delta) - 1, ORANGE)):
+        delta = float(excess.delta[row])
         power = rf"$\delta = 10^{{{math.log10(delta):.0f}}}$"
         curves += [
             Curve(
-                x=found.epsilon,
-                y=found.least[row] / delta,
+                x=excess.epsilon,
+                y=excess.least[row] / delta,
                 label=f"least noise, {power}",
                 colour=colour,
             ),
             Curve(
-                x=found.epsilon,
-                y=found.classical[row] / delta,
+                x=excess.epsilon,
+                y=excess.classical[row] / delta,
                 label=rf"$\sigma$ of (2.1), {power}",
                 colour=colour,
                 style="--",
@@ -322,24 +322,24 @@ def _ratios_display(found: Passed) -> CurvesDisplay:
     )
 
 
-def _passed_table(found: Passed) -> Table:
-    rows, columns = found.least.shape
+def _passed_table(excess: Passed) -> Table:
+    rows, columns = excess.least.shape
     return Table(
         columns={
-            "delta": np.repeat(found.delta, columns),
-            "epsilon": np.tile(found.epsilon, rows),
-            "passed_least_noise": found.least.ravel(),
-            "passed_classical_noise": found.classical.ravel(),
-            "passed_tilted_randomised_response": found.tilted.ravel(),
+            "delta": np.repeat(excess.delta, columns),
+            "epsilon": np.tile(excess.epsilon, rows),
+            "passed_least_noise": excess.least.ravel(),
+            "passed_classical_noise": excess.classical.ravel(),
+            "passed_tilted_randomised_response": excess.tilted.ravel(),
         }
     )
 
 
-def passed_claim(found: Passed) -> Claim:
+def passed_claim(excess: Passed) -> Claim:
     """Check claim (d): Thm 2(ii): for arbitrary mechanisms, so that one is enough against it."""
-    tilted = found.at("tilted", *_SMALL)
-    least, large = found.at("least", *_SMALL), found.at("least", *_EXAMPLE)
-    six = found.at("classical", 6.0, _SMALL[1])
+    tilted = excess.at("tilted", *_SMALL)
+    least, large = excess.at("least", *_SMALL), excess.at("least", *_EXAMPLE)
+    six = excess.at("classical", 6.0, _SMALL[1])
     mironov = _past(formulas.rdp_mu_from_belief(formulas.belief(_SMALL[0]), _SMALL[1]), _SMALL[0])
     return Claim(
         key="d",
@@ -348,15 +348,15 @@ def passed_claim(found: Passed) -> Claim:
             " (Theorem 2(ii))."
         ),
         where="Section 4.1",
-        found=(
+        outcome=(
             f"Randomised response that tells the truth with probability {tilted:.7f} is exactly (1,"
             " 10⁻⁶)-private, and its belief passes ρ_β whenever it does:"
             f" {percent(tilted)} instead of 10⁻⁶, if by little. Gaussian noise with the least σ for"
-            f" (1, 10⁻⁶) passes it with probability {said(least)}, for (1, 0.01) with {said(large)}"
-            f" ({said(found.sampled[0])} of {_GAMES:,} sampled releases). The larger σ of Eq. (2.1)"
-            f" keeps to δ up to ε = {found.crossing:.2f} (δ = 10⁻⁶), not at the paper's own (6,"
-            f" 10⁻⁶): {said(six)}. Noise calibrated by Mironov's conversion does keep it"
-            f" ({said(mironov)} at (1, 10⁻⁶))."
+            f" (1, 10⁻⁶) passes it with probability {quote(least)}, for (1, 0.01) with"
+            f" {quote(large)} ({quote(excess.sampled[0])} of {_GAMES:,} sampled releases). The"
+            f" larger σ of Eq. (2.1) keeps to δ up to ε = {excess.crossing:.2f} (δ = 10⁻⁶), not at"
+            f" the paper's own (6, 10⁻⁶): {quote(six)}. Noise calibrated by Mironov's conversion"
+            f" does keep it ({quote(mironov)} at (1, 10⁻⁶))."
         ),
         checks=(
             Check(

@@ -86,14 +86,14 @@ class Printed:
 
     ``last``     (4.8) as printed, Σε_RDP − ln(1/δ^k)/(α − 1).
     ``middle``   the line before it, of which it is the exponent.
-    ``mended``   sigmoid(Σε_RDP + ln(1/δ)/(α − 1)).
+    ``corrected``  sigmoid(Σε_RDP + ln(1/δ)/(α − 1)).
     ``exact``    the belief that is passed with probability δ.
     ``overrun``  the largest log(P(belief > (4.7))/δ^k) over orders, k, δ and μ.
     """
 
     last: float
     middle: float
-    mended: float
+    corrected: float
     exact: float
     overrun: float
 
@@ -114,13 +114,13 @@ def measure_printed() -> Printed:
     return Printed(
         last=divergence - excess,
         middle=float(expit(divergence - excess)),
-        mended=float(expit(divergence + excess)),
+        corrected=float(expit(divergence + excess)),
         exact=GaussianNoise(mu=mu).posterior(delta=DELTA),
         overrun=max(overruns),
     )
 
 
-def printed_claim(found: Printed) -> Claim:
+def printed_claim(lines: Printed) -> Claim:
     """Check claim (k): Eqs (4.7) and (4.8), and δ^k."""
     return Claim(
         key="k",
@@ -129,31 +129,31 @@ def printed_claim(found: Printed) -> Claim:
             " is less than the kδ of sequential composition."
         ),
         where="Section 4.3, Eqs (4.7) and (4.8)",
-        found=(
-            f"At the noise of the paper's chapter 5 (4.8) is {found.last:.3f}, which is no belief"
-            f" that starts from ½, and the line before it {found.middle:.3f}; but one release"
-            f" in a hundred carries a belief above {found.exact:.3f}. From (4.7) on the sign before"
-            " ln(1/δ) is turned, and (4.8) is the exponent alone. With both mended, 1/(1 +"
-            f" exp(−(Σε_RDP + ln(1/δ)/(α − 1)))), it is {found.mended:.3f}. The composed δ^k is"
+        outcome=(
+            f"At the noise of the paper's chapter 5 (4.8) is {lines.last:.3f}, which is no belief"
+            f" that starts from ½, and the line before it {lines.middle:.3f}; but one release"
+            f" in a hundred carries a belief above {lines.exact:.3f}. From (4.7) on the sign before"
+            " ln(1/δ) is turned, and (4.8) is the exponent alone. With both corrected, 1/(1 +"
+            f" exp(−(Σε_RDP + ln(1/δ)/(α − 1)))), it is {lines.corrected:.3f}. The composed δ^k is"
             " right, at the order α and for the sum of the ε of all steps."
         ),
         checks=(
             Check(
                 what="(4.8) as printed, as a belief from a prior of ½",
-                value=found.last,
+                value=lines.last,
                 relation=">=",
                 bound=0.5,
             ),
             Check(
                 what="the line before (4.8), as a bound on the belief that one release in a hundred"
                 " passes",
-                value=found.middle,
+                value=lines.middle,
                 relation=">=",
-                bound=found.exact,
+                bound=lines.exact,
             ),
             Check(
                 what="largest log of P(belief > the bound of (4.7)) over δ^k",
-                value=found.overrun,
+                value=lines.overrun,
                 relation="<=",
                 bound=0.0,
             ),
@@ -232,17 +232,17 @@ def belief_mu(epsilon: float) -> float:
     return float(below[0])
 
 
-def composition_exhibit(found: Composed) -> Exhibit:
+def composition_exhibit(bounds: Composed) -> Exhibit:
     """Return the cost of each composition: in ε for the same noise, in noise for the same ε."""
-    flat = np.ones_like(found.steps)
+    flat = np.ones_like(bounds.steps)
     displays = (
         CurvesDisplay(
             curves=(
-                _curve(found, found.sequential_rdp, "sequential, Mironov each", GREY, ":"),
-                _curve(found, found.sequential, "sequential, exact each", ORANGE, "-."),
-                _curve(found, found.rdp * flat, "RDP, Mironov", GREEN, "--"),
-                _curve(found, found.tighter * flat, "RDP, tighter conversion", PURPLE, _LONG),
-                _curve(found, found.exact * flat, "exact", BLUE, "-"),
+                _curve(bounds, bounds.sequential_rdp, "sequential, Mironov each", GREY, ":"),
+                _curve(bounds, bounds.sequential, "sequential, exact each", ORANGE, "-."),
+                _curve(bounds, bounds.rdp * flat, "RDP, Mironov", GREEN, "--"),
+                _curve(bounds, bounds.tighter * flat, "RDP, tighter conversion", PURPLE, _LONG),
+                _curve(bounds, bounds.exact * flat, "exact", BLUE, "-"),
             ),
             xlabel="releases k",
             ylabel=rf"$\epsilon$ at $\delta$ = {DELTA:g}",
@@ -250,11 +250,11 @@ def composition_exhibit(found: Composed) -> Exhibit:
         ),
         CurvesDisplay(
             curves=(
-                _curve(found, found.noise, "sequential, exact each", ORANGE, "-."),
-                _curve(found, found.noise_rdp * flat, "RDP, Mironov", GREEN, "--"),
+                _curve(bounds, bounds.noise, "sequential, exact each", ORANGE, "-."),
+                _curve(bounds, bounds.noise_rdp * flat, "RDP, Mironov", GREEN, "--"),
                 _curve(
-                    found,
-                    found.noise_tighter * flat,
+                    bounds,
+                    bounds.noise_tighter * flat,
                     "RDP, tighter conversion",
                     PURPLE,
                     (0, (5, 1)),
@@ -262,7 +262,7 @@ def composition_exhibit(found: Composed) -> Exhibit:
             ),
             guides=(
                 Guide(
-                    at=found.noise_belief,
+                    at=bounds.noise_belief,
                     axis="y",
                     style=":",
                     label=rf"least for the belief {BELIEF:g}",
@@ -282,22 +282,22 @@ def composition_exhibit(found: Composed) -> Exhibit:
             " one, so that all together stay the same; their ε by each way of adding up. (b) The"
             " noise that each way asks for, so that all together are (ln 9, 0.01)-private, which"
             " Theorem 2 calls a belief of 0.9. To keep the belief itself (dotted) takes"
-            f" {found.noise_belief:.2f} times the least noise for (ε, δ)."
+            f" {bounds.noise_belief:.2f} times the least noise for (ε, δ)."
         ),
         draw=lambda: panels(displays, columns=2, size=(5.6, 4.2)),
         tables={
             "composition": Table(
                 columns={
-                    "releases": found.steps.astype(np.int64),
-                    "epsilon_sequential_exact": found.sequential,
-                    "epsilon_sequential_mironov": found.sequential_rdp,
-                    "epsilon_rdp_mironov": found.rdp * flat,
-                    "epsilon_rdp_tighter": found.tighter * flat,
-                    "epsilon_exact": found.exact * flat,
-                    "noise_sequential": found.noise,
-                    "noise_rdp_mironov": found.noise_rdp * flat,
-                    "noise_rdp_tighter": found.noise_tighter * flat,
-                    "noise_for_the_belief": found.noise_belief * flat,
+                    "releases": bounds.steps.astype(np.int64),
+                    "epsilon_sequential_exact": bounds.sequential,
+                    "epsilon_sequential_mironov": bounds.sequential_rdp,
+                    "epsilon_rdp_mironov": bounds.rdp * flat,
+                    "epsilon_rdp_tighter": bounds.tighter * flat,
+                    "epsilon_exact": bounds.exact * flat,
+                    "noise_sequential": bounds.noise,
+                    "noise_rdp_mironov": bounds.noise_rdp * flat,
+                    "noise_rdp_tighter": bounds.noise_tighter * flat,
+                    "noise_for_the_belief": bounds.noise_belief * flat,
                 }
             )
         },
@@ -308,14 +308,14 @@ def composition_exhibit(found: Composed) -> Exhibit:
     )
 
 
-def _curve(found: Composed, y: FloatArray, label: str, colour: str, style: Any) -> Curve:
-    return Curve(x=found.steps, y=y, label=label, colour=colour, style=style)
+def _curve(bounds: Composed, y: FloatArray, label: str, colour: str, style: Any) -> Curve:
+    return Curve(x=bounds.steps, y=y, label=label, colour=colour, style=style)
 
 
-def composition_claim(found: Composed) -> Claim:
+def composition_claim(bounds: Composed) -> Claim:
     """Check claim (l): RDP against sequential composition."""
-    two, all_steps = found.at(2), found.at(STEPS)
-    later = found.steps >= 2
+    two, all_steps = bounds.at(2), bounds.at(STEPS)
+    later = bounds.steps >= 2
     return Claim(
         key="l",
         says=(
@@ -323,37 +323,37 @@ def composition_claim(found: Composed) -> Claim:
             " composition, which asks for more noise than necessary."
         ),
         where="Sections 2.1 and 4.3",
-        found=(
+        outcome=(
             f"In {STEPS} steps at the noise of the paper's chapter 5, δ = {DELTA:g}, the same"
-            f" releases have ε = {found.exact:.3f} exactly, {found.tighter:.3f} by the tighter"
-            f" conversion, {found.rdp:.3f} by Mironov's (which is that of ρ_β = 0.9),"
-            f" {found.sequential[all_steps]:.2f} sequentially. So RDP is far better there, but not"
-            f" tight: {found.rdp / found.exact:.2f} times the exact ε. In two steps sequential"
-            f" composition of exact ε is the better one, {found.sequential[two]:.3f}: Mironov's"
+            f" releases have ε = {bounds.exact:.3f} exactly, {bounds.tighter:.3f} by the tighter"
+            f" conversion, {bounds.rdp:.3f} by Mironov's (which is that of ρ_β = 0.9),"
+            f" {bounds.sequential[all_steps]:.2f} sequentially. So RDP is far better there, but not"
+            f" tight: {bounds.rdp / bounds.exact:.2f} times the exact ε. In two steps sequential"
+            f" composition of exact ε is the better one, {bounds.sequential[two]:.3f}: Mironov's"
             " conversion costs more than composing does."
         ),
         checks=(
             Check(
                 what=f"ε by RDP over sequential ε, {STEPS} steps",
-                value=found.rdp / found.sequential[all_steps],
+                value=bounds.rdp / bounds.sequential[all_steps],
                 relation="<",
                 bound=1.0,
             ),
             Check(
                 what="largest ε by RDP over sequential ε by Mironov's conversion, from 2 steps on",
-                value=float(np.max(found.rdp / found.sequential_rdp[later])),
+                value=float(np.max(bounds.rdp / bounds.sequential_rdp[later])),
                 relation="<",
                 bound=1.0,
             ),
             Check(
                 what="ε by RDP over sequential exact ε, 2 steps",
-                value=found.rdp / found.sequential[two],
+                value=bounds.rdp / bounds.sequential[two],
                 relation="<",
                 bound=1.0,
             ),
             Check(
                 what="ε by RDP over the exact ε",
-                value=found.rdp / found.exact,
+                value=bounds.rdp / bounds.exact,
                 relation="<=",
                 bound=_TIGHT,
             ),

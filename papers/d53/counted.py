@@ -41,10 +41,12 @@ class Attack:
             )
         if np.any(np.isnan(scores)) or math.isnan(threshold):
             raise InvalidInput("scores: hold NaN, of which no attack can be made.")
-        said = scores > threshold
+        guesses = scores > threshold
 
         def share(runs: Any) -> Share:
-            return Share(hits=int(said[runs].sum()), trials=int(runs.sum()), confidence=confidence)
+            return Share(
+                hits=int(guesses[runs].sum()), trials=int(runs.sum()), confidence=confidence
+            )
 
         return cls(true=share(truth), false=share(~truth), confidence=confidence)
 
@@ -80,8 +82,8 @@ class Attack:
 def best_threshold(scores: FloatArray, truth: Any, *, delta: float, confidence: float) -> float:
     """Return the threshold at which these runs refute most; use it on other runs."""
     places = np.quantile(scores, np.linspace(0.01, 0.99, 99))
-    found = [
-        Attack.at(scores, truth, float(place), confidence=confidence).epsilon(delta)
-        for place in places
+    epsilons = [
+        Attack.at(scores, truth, float(threshold), confidence=confidence).epsilon(delta)
+        for threshold in places
     ]
-    return float(places[int(np.argmax(found))])
+    return float(places[int(np.argmax(epsilons))])

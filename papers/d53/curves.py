@@ -21,7 +21,7 @@ from expost.accounting import gaussian_delta
 from expost.numbers import percent
 from expost.risk import EpsilonDelta, GaussianNoise
 from expost.types import FloatArray
-from papers.common.claims import Check, Claim, said
+from papers.common.claims import Check, Claim, quote
 from papers.common.exhibits import Exhibit, Table
 from papers.common.figures import INK, Curve, CurvesDisplay, Guide, panels
 from papers.d53 import formulas
@@ -87,8 +87,8 @@ def measure_curves() -> Curves:
         belief_least=_beliefs(least, delta),
         belief_classical=_beliefs(classical, delta),
         advantage=np.array([[formulas.gaussian_advantage(*at) for at in line] for line in grid]),
-        advantage_least=np.array([[one.advantage for one in line] for line in least]),
-        advantage_classical=np.array([[one.advantage for one in line] for line in classical]),
+        advantage_least=np.array([[noise.advantage for noise in line] for line in least]),
+        advantage_classical=np.array([[noise.advantage for noise in line] for line in classical]),
         kept=np.array(
             [[gaussian_delta(at[0], classical_mu(*at)) / at[1] for at in line] for line in grid]
         ),
@@ -96,11 +96,11 @@ def measure_curves() -> Curves:
     )
 
 
-def _beliefs(promises: list[list[GaussianNoise]], delta: FloatArray) -> FloatArray:
+def _beliefs(noises: list[list[GaussianNoise]], delta: FloatArray) -> FloatArray:
     return np.array(
         [
-            [one.posterior(delta=float(d)) for one in line]
-            for line, d in zip(promises, delta, strict=True)
+            [noise.posterior(delta=float(d)) for noise in line]
+            for line, d in zip(noises, delta, strict=True)
         ]
     )
 
@@ -148,35 +148,35 @@ def play(seed: np.random.SeedSequence) -> Games:
     )
 
 
-def curves_exhibit(found: Curves) -> Exhibit:
+def curves_exhibit(curves: Curves) -> Exhibit:
     """D5.3 Fig. 4.2, and under it what the formulas leave out."""
-    places = np.linspace(0.0, 0.9, len(found.delta))
-    labels = [rf"$\delta = 10^{{{math.log10(d):.0f}}}$" for d in found.delta]
+    places = np.linspace(0.0, 0.9, len(curves.delta))
+    labels = [rf"$\delta = 10^{{{math.log10(d):.0f}}}$" for d in curves.delta]
     exact_beliefs, paper_advantages, exact_advantages, gaps, advantage_gaps = [], [], [], [], []
-    for row, (place, label) in enumerate(zip(places.tolist(), labels, strict=True)):
+    for row, (shade, label) in enumerate(zip(places.tolist(), labels, strict=True)):
 
         def curve(
             y: FloatArray,
             style: str = "-",
             *,
-            place: float = place,
+            shade: float = shade,
             label: str | None = label,
         ) -> Curve:
-            return Curve(x=found.epsilon, y=y, label=label, colour=place, style=style)
+            return Curve(x=curves.epsilon, y=y, label=label, colour=shade, style=style)
 
-        exact_beliefs.append(curve(found.belief_least[row]))
-        exact_advantages.append(curve(found.advantage_least[row]))
-        paper_advantages.append(curve(found.advantage[row], "--", label=None))
-        gaps.append(curve(found.belief_least[row] - found.belief))
-        gaps.append(curve(found.belief_classical[row] - found.belief, ":", label=None))
-        advantage_gaps.append(curve(found.advantage_least[row] - found.advantage[row]))
+        exact_beliefs.append(curve(curves.belief_least[row]))
+        exact_advantages.append(curve(curves.advantage_least[row]))
+        paper_advantages.append(curve(curves.advantage[row], "--", label=None))
+        gaps.append(curve(curves.belief_least[row] - curves.belief))
+        gaps.append(curve(curves.belief_classical[row] - curves.belief, ":", label=None))
+        advantage_gaps.append(curve(curves.advantage_least[row] - curves.advantage[row]))
     displays = (
         CurvesDisplay(
             curves=(
                 *exact_beliefs,
                 Curve(
-                    x=found.epsilon,
-                    y=found.belief,
+                    x=curves.epsilon,
+                    y=curves.belief,
                     label="the paper's, every δ",
                     colour=INK,
                     style="--",
@@ -220,7 +220,7 @@ def curves_exhibit(found: Curves) -> Exhibit:
     )
     crossings = ", ".join(
         f"{crossing:.1f} for δ = {delta_text(delta)}"
-        for delta, crossing in zip(found.delta.tolist(), found.crossing.tolist(), strict=True)
+        for delta, crossing in zip(curves.delta.tolist(), curves.crossing.tolist(), strict=True)
     )
     return Exhibit(
         name="fig4.2",
@@ -234,22 +234,22 @@ def curves_exhibit(found: Curves) -> Exhibit:
             f" beyond ε = {crossings}."
         ),
         draw=lambda: panels(displays, columns=2, size=(5.6, 4.0)),
-        tables={"fig4.2": _curves_table(found), "fig4.2-crossing": _crossing_table(found)},
+        tables={"fig4.2": _curves_table(curves), "fig4.2-crossing": _crossing_table(curves)},
         errata=(
             "Eq. (2.1) is proved for ε < 1 (Dwork and Roth 2014), which the paper leaves out.",
         ),
     )
 
 
-def _curves_table(found: Curves) -> Table:
-    rows, columns = found.advantage.shape
+def _curves_table(curves: Curves) -> Table:
+    rows, columns = curves.advantage.shape
     return Table(
         columns={
-            "delta": np.repeat(found.delta, columns),
-            "epsilon": np.tile(found.epsilon, rows),
-            "belief_paper": np.tile(found.belief, rows),
+            "delta": np.repeat(curves.delta, columns),
+            "epsilon": np.tile(curves.epsilon, rows),
+            "belief_paper": np.tile(curves.belief, rows),
             **{
-                name: getattr(found, attribute).ravel()
+                name: getattr(curves, attribute).ravel()
                 for name, attribute in (
                     ("belief_least_noise", "belief_least"),
                     ("belief_classical_noise", "belief_classical"),
@@ -262,17 +262,17 @@ def _curves_table(found: Curves) -> Table:
     )
 
 
-def _crossing_table(found: Curves) -> Table:
+def _crossing_table(curves: Curves) -> Table:
     return Table(
-        columns={"delta": found.delta, "epsilon": found.crossing},
+        columns={"delta": curves.delta, "epsilon": curves.crossing},
         note="the ε from which the noise of Eq. (2.1) is not (ε, δ)-private",
     )
 
 
-def delta_claim(found: Curves) -> Claim:
+def delta_claim(curves: Curves) -> Claim:
     """Check claim (e): ρ_β hardly depends on δ."""
-    below = np.abs(found.belief_classical - found.belief)
-    gap = found.belief_least - found.belief
+    below = np.abs(curves.belief_classical - curves.belief)
+    gap = curves.belief_least - curves.belief
     row, column = np.unravel_index(int(np.argmax(gap)), gap.shape)
     small = float(np.max(gap[0]))
     any_mechanism = EpsilonDelta(epsilon=1.0, delta=0.1).posterior(delta=0.1)
@@ -283,14 +283,14 @@ def delta_claim(found: Curves) -> Claim:
             " (ε, δ)-DP."
         ),
         where="Section 4.2, Fig. 4.2(a)",
-        found=(
+        outcome=(
             "In the formula there is none, because δ is not in it. The belief that Gaussian noise"
-            f" really passes with probability δ is up to {said(float(gap.max()))} larger (at"
-            f" ε = {found.epsilon[column]:g}, δ = {found.delta[row]:g}:"
-            f" {found.belief_least[row, column]:.3f} for {found.belief[column]:.3f}), for δ = 10⁻⁶"
-            f" up to {said(small)}; with the σ of Eq. (2.1) it is up to {said(float(below.max()))}"
-            " off. Of an arbitrary (1, 0.1)-private mechanism nothing short of"
-            f" {said(any_mechanism)} is guaranteed with probability 0.9."
+            f" really passes with probability δ is up to {quote(float(gap.max()))} larger (at"
+            f" ε = {curves.epsilon[column]:g}, δ = {curves.delta[row]:g}:"
+            f" {curves.belief_least[row, column]:.3f} for {curves.belief[column]:.3f}), for δ ="
+            f" 10⁻⁶ up to {quote(small)}; with the σ of Eq. (2.1) it is up to"
+            f" {quote(float(below.max()))} off. Of an arbitrary (1, 0.1)-private mechanism nothing"
+            f" short of {quote(any_mechanism)} is guaranteed with probability 0.9."
         ),
         checks=(
             *(
@@ -300,7 +300,7 @@ def delta_claim(found: Curves) -> Claim:
                     relation="<=",
                     bound=_SIGNIFICANT,
                 )
-                for delta, line in zip(found.delta.tolist(), gap, strict=True)
+                for delta, line in zip(curves.delta.tolist(), gap, strict=True)
             ),
             Check(
                 what="largest difference, Gaussian noise by Eq. (2.1)",
@@ -313,24 +313,25 @@ def delta_claim(found: Curves) -> Claim:
     )
 
 
-def classical_claim(found: Curves) -> Claim:
+def classical_claim(curves: Curves) -> Claim:
     """Check claim (g): Eq. (2.1)."""
-    proved = found.epsilon <= 1
-    kept, large = float(np.max(found.kept[:, proved])), float(np.max(found.kept[:, -1]))
+    proved = curves.epsilon <= 1
+    kept, large = float(np.max(curves.kept[:, proved])), float(np.max(curves.kept[:, -1]))
     first, last = (
-        delta_text(float(found.delta[place]))
-        for place in (found.crossing.argmin(), found.crossing.argmax())
+        delta_text(float(curves.delta[index]))
+        for index in (curves.crossing.argmin(), curves.crossing.argmax())
     )
     return Claim(
         key="g",
         says="σ > Δf·√(2 ln(1.25/δ))/ε gives (ε, δ)-DP (Eq. 2.1); it is used at ε = 6.",
         where="Section 2.1, Figs 4.1 and 4.2",
-        found=(
+        outcome=(
             "Up to ε = 1, for which it is proved, it gives at most"
-            f" {said(kept)} times the δ that was asked for, so that there is more noise than"
+            f" {quote(kept)} times the δ that was asked for, so that there is more noise than"
             " needed. It holds up to"
-            f" ε = {found.crossing.min():.1f} (δ = {first}) to {found.crossing.max():.1f}"
-            f" (δ = {last}), so also in Figure 4.1; at ε = 10 it gives up to {said(large)} times δ."
+            f" ε = {curves.crossing.min():.1f} (δ = {first}) to {curves.crossing.max():.1f}"
+            f" (δ = {last}), so also in Figure 4.1; at ε = 10 it gives up to {quote(large)} times"
+            " δ."
         ),
         checks=(
             Check(
@@ -350,11 +351,11 @@ def classical_claim(found: Curves) -> Claim:
     )
 
 
-def tight_claim(found: Curves, games: Games) -> Claim:
+def tight_claim(curves: Curves, games: Games) -> Claim:
     """Check claim (h): Thm 3."""
-    gap = found.advantage_least - found.advantage
+    gap = curves.advantage_least - curves.advantage
     row, column = np.unravel_index(int(np.argmax(gap)), gap.shape)
-    same = float(np.max(np.abs(found.advantage_classical - found.advantage)))
+    same = float(np.max(np.abs(curves.advantage_classical - curves.advantage)))
     return Claim(
         key="h",
         says=(
@@ -362,16 +363,16 @@ def tight_claim(found: Curves, games: Games) -> Claim:
             " mechanism, tightly (Theorem 3)."
         ),
         where="Section 4.2",
-        found=(
+        outcome=(
             "For the σ of Eq. (2.1) it is the advantage itself:"
             f" {games.games:,} games at (2, 10⁻⁶) give {games.advantage:.4f} ±"
             f" {games.error:.4f} where it says {formulas.gaussian_advantage(*_EXAMPLE):.4f}. But"
             " Gaussian noise may be (ε, δ)-private with less: with the least noise the advantage"
-            f" is up to {said(float(gap.max()))} larger (at ε = {found.epsilon[column]:g},"
-            f" δ = {found.delta[row]:g}: {found.advantage_least[row, column]:.3f} for"
-            f" {found.advantage[row, column]:.3f}; for δ = 10⁻⁶ up to {said(float(gap[0].max()))}):"
-            " it understates. Beyond the ε at which Eq. (2.1) fails it overstates, by up to"
-            f" {said(-float(gap.min()))} (ε ≤ 10)."
+            f" is up to {quote(float(gap.max()))} larger (at ε = {curves.epsilon[column]:g},"
+            f" δ = {curves.delta[row]:g}: {curves.advantage_least[row, column]:.3f} for"
+            f" {curves.advantage[row, column]:.3f}; for δ = 10⁻⁶ up to"
+            f" {quote(float(gap[0].max()))}): it understates. Beyond the ε at which Eq. (2.1) fails"
+            f" it overstates, by up to {quote(-float(gap.min()))} (ε ≤ 10)."
         ),
         checks=(
             Check(
@@ -405,7 +406,7 @@ def low_and_high_claim(games: Games) -> Claim:
         key="j",
         says="At (2, 10⁻⁶) ρ_α is low although ρ_β is high.",
         where="Section 4.2, Fig. 4.2",
-        found=(
+        outcome=(
             f"ρ_α = {advantage:.3f} (with the least noise {least.advantage:.3f}),"
             f" ρ_β = {belief:.3f}. They answer different questions: the attacker is right in"
             f" {percent((1 + advantage) / 2)} of the games, and more than 80 % certain in"

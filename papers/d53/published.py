@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import expit, ndtr
 
 from expost.risk import GaussianNoise
-from papers.common.claims import Check, Claim, said
+from papers.common.claims import Check, Claim, quote
 from papers.common.exhibits import Exhibit, Table
 from papers.common.figures import (
     BLUE,
@@ -100,7 +100,7 @@ def measure_routes() -> tuple[Route, ...]:
     return tuple(sorted(routes, key=lambda route: route.mu))
 
 
-def published_exhibit(found: tuple[Route, ...]) -> Exhibit:
+def published_exhibit(routes: tuple[Route, ...]) -> Exhibit:
     """Return every route on the one curve that Gaussian noise has."""
     mu = np.linspace(0.5, 1.05, 200)
     goal = formulas.epsilon_from_belief(BELIEF)
@@ -122,7 +122,7 @@ def published_exhibit(found: tuple[Route, ...]) -> Exhibit:
                     style="",
                     size=12.0 if route.key == "integer" else 8.0,
                 )
-                for route in found
+                for route in routes
             ),
         ),
         guides=(
@@ -148,24 +148,24 @@ def published_exhibit(found: tuple[Route, ...]) -> Exhibit:
         tables={
             "published": Table(
                 columns={
-                    "route": [route.name for route in found],
-                    "mu": np.array([route.mu for route in found]),
-                    "advantage": np.array([route.advantage for route in found]),
-                    "belief_passed": np.array([route.passed for route in found]),
+                    "route": [route.name for route in routes],
+                    "mu": np.array([route.mu for route in routes]),
+                    "advantage": np.array([route.advantage for route in routes]),
+                    "belief_passed": np.array([route.passed for route in routes]),
                 }
             )
         },
     )
 
 
-def published_claim(found: tuple[Route, ...]) -> Claim:
+def published_claim(routes: tuple[Route, ...]) -> Claim:
     """Check claim (m): ρ_α = 0.2562."""
-    by = {route.key: route for route in found}
+    by = {route.key: route for route in routes}
     return Claim(
         key="m",
         says="ρ_β = 0.9 and δ = 0.01 give ρ_α = 0.2562 by RDP.",
         where="Section 5.2",
-        found=(
+        outcome=(
             f"{by['mironov'].advantage:.4f}, with Mironov's conversion at the real order"
             f" α = {mironov_order(by['mironov'].mu, DELTA):.2f};"
             f" integer orders give {by['integer'].advantage:.4f}, and Theorem 3"
@@ -239,7 +239,7 @@ def measure_trained(seed: np.random.SeedSequence) -> Trained:
     )
 
 
-def same_advantage_claim(found: Trained) -> Claim:
+def same_advantage_claim(games: Trained) -> Claim:
     """Check claim (n): ρ_α of k steps is that of one."""
     return Claim(
         key="n",
@@ -248,23 +248,23 @@ def same_advantage_claim(found: Trained) -> Claim:
             " 2Φ(√(ε_RDP/(2α))) − 1."
         ),
         where="Section 4.3",
-        found=(
-            f"To {said(found.difference)}, over k up to 1,000 and three orders, and it is the exact"
-            f" advantage, whatever α. {found.games:,} games of {STEPS} steps at the goal's noise"
-            f" give {found.advantage:.4f} ± {found.error:.4f}, for {_PUBLISHED}; the belief passes"
-            f" 0.9 in {100 * found.passed:.2f} % of those about D. That is for full batches: with"
-            " sampled ones ε_RDP/α differs from α to α, and the formula does not apply."
+        outcome=(
+            f"To {quote(games.difference)}, over k up to 1,000 and three orders, and it is the"
+            f" exact advantage, whatever α. {games.games:,} games of {STEPS} steps at the goal's"
+            f" noise give {games.advantage:.4f} ± {games.error:.4f}, for {_PUBLISHED}; the belief"
+            f" passes 0.9 in {100 * games.passed:.2f} % of those about D. That is for full batches:"
+            " with sampled ones ε_RDP/α differs from α to α, and the formula does not apply."
         ),
         checks=(
             Check(
                 what="largest difference between k steps and one",
-                value=found.difference,
+                value=games.difference,
                 relation="<=",
                 bound=_EXACT,
             ),
             Check(
                 what="distance of the sampled advantage from 0.2562, in standard errors",
-                value=abs(found.advantage - _PUBLISHED) / found.error,
+                value=abs(games.advantage - _PUBLISHED) / games.error,
                 relation="<=",
                 bound=4.5,
             ),

@@ -12,10 +12,10 @@ import numpy as np
 
 from expost import _checks
 from expost.errors import InvalidInput, require
-from expost.jobs.output import check_folder, writing
+from expost.jobs.output import writing
 from papers.common.claims import Claim
 from papers.common.exhibits import Exhibit
-from papers.common.reproduction import Paper, Reproduction, write
+from papers.common.reproduction import Paper, Reproduction, reproduce_into
 from papers.d53 import (
     advantage,
     belief,
@@ -135,7 +135,7 @@ def training(seed: np.random.SeedSequence, phase: Callable[[str], None], request
         # Before any work: a folder that cannot be made is refused now.
         with writing(request.folder, "free some space, or name another folder"):
             request.folder.mkdir(parents=True, exist_ok=True)
-    found = trainings.measure(
+    results = trainings.measure(
         digits,
         seed,
         effort=request.effort,
@@ -144,8 +144,8 @@ def training(seed: np.random.SeedSequence, phase: Callable[[str], None], request
         phase=phase,
     )
     return Part(
-        claims=training_claims.claims(found),
-        exhibits=training_figures.exhibits(found),
+        claims=training_claims.claims(results),
+        exhibits=training_figures.exhibits(results),
         source=f"MNIST for chapter 5 ({digits.source})",
         made=(
             "Chapter 5 trains the network of its Section 5.1 by DP-SGD with full batches of 100"
@@ -154,8 +154,8 @@ def training(seed: np.random.SeedSequence, phase: Callable[[str], None], request
             " step. The belief counted is that in the world which was true; by the symmetry of"
             " Gaussian noise its law is that of the belief in D. Batch normalisation mixes rows, so"
             f" that no row has a gradient of its own: group norm stands in for it"
-            f" ({found.parameters:,} parameters). The text does not say how many filters there are"
-            " and prints plain gradient descent; the code that its authors published has 16 in"
+            f" ({results.parameters:,} parameters). The text does not say how many filters there"
+            " are and prints plain gradient descent; the code that its authors published has 16 in"
             " each layer, Adam on the noisy gradients and new weights in every training, and so"
             " has this."
         ),
@@ -197,27 +197,25 @@ def reproduce(
     if not parts:
         raise InvalidInput(f"parts: are none; {CONTENTS}.")
     parts = [_checks.one_of("parts", name, tuple(PARTS)) for name in parts]
-    seed = _checks.integer("seed", seed, least=0)
-    check_folder(out, force=force or _interrupted(out))
-    request = Request() if request is None else request
-    if "training" in parts:
-        require("torch", caller="papers d5.3 --training", extra="torch")
-        request = replace(request, folder=out / _KEPT)
-    # A part draws the same with others beside it and alone.
-    places = dict(zip(PARTS, np.random.SeedSequence(seed).spawn(len(PARTS)), strict=True))
-    made = [PARTS[name][0](places[name], phase, request) for name in PARTS if name in parts]
-    phase("drawing and writing")
-    return write(
-        Reproduction(
+
+    def from_parts(seed: int) -> Reproduction:
+        chosen = Request() if request is None else request
+        if "training" in parts:
+            require("torch", caller="papers d5.3 --training", extra="torch")
+            chosen = replace(chosen, folder=out / _KEPT)
+        # A part draws the same with others beside it and alone.
+        seeds = dict(zip(PARTS, np.random.SeedSequence(seed).spawn(len(PARTS)), strict=True))
+        made = [PARTS[name][0](seeds[name], phase, chosen) for name in PARTS if name in parts]
+        return Reproduction(
             paper=_DIGITS if "training" in parts else _FORMULAS,
             claims=tuple(claim for part in made for claim in part.claims),
             exhibits=tuple(exhibit for part in made for exhibit in part.exhibits),
             source="; ".join(part.source for part in made),
             seed=seed,
             made=" ".join(part.made for part in made),
-        ),
-        out,
-    )
+        )
+
+    return reproduce_into(out, from_parts, seed=seed, phase=phase, force=force or _interrupted(out))
 
 
 def _interrupted(out: Path) -> bool:

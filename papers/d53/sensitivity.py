@@ -109,18 +109,18 @@ def dataset_sensitivity(
     others = X if relation is Neighbouring.REMOVE else pool
     if isinstance(distance, str):
         _checks.one_of("distance", distance, ("ssim",))
-        found = ssim_distances(X, others)
+        distances = ssim_distances(X, others)
     else:
-        found = np.asarray(distance(X, others), dtype=np.float64)
-    if found.shape != (len(X), len(others)) or not np.all(np.isfinite(found)):
+        distances = np.asarray(distance(X, others), dtype=np.float64)
+    if distances.shape != (len(X), len(others)) or not np.all(np.isfinite(distances)):
         raise InvalidInput(
             f"distance: must give a finite matrix ({len(X)}, {len(others)}), rows and others."
         )
     if relation is Neighbouring.REMOVE:
         if not len(X) >= 2:
             raise InvalidInput("X: must have at least two rows.")
-        found = (np.sum(found, axis=1) - np.diagonal(found)) / (len(X) - 1)
-    return Sensitivity(distances=found, relation=relation)
+        distances = (np.sum(distances, axis=1) - np.diagonal(distances)) / (len(X) - 1)
+    return Sensitivity(distances=distances, relation=relation)
 
 
 def gradient_sensitivity(
@@ -145,14 +145,14 @@ def gradient_sensitivity(
         lengths = torch.linalg.vector_norm(mine, dim=1)
         return Sensitivity(distances=lengths.numpy(), relation=relation)
     others = as_tensors(module, pool[0], pool[1], "pool")
-    found = np.empty((len(mine), len(others[0])))
+    distances = np.empty((len(mine), len(others[0])))
     for block in gradients.blocks(len(others[0])):
         theirs = gradients.at(gradients.start, others[0][block], others[1][block])
         # Differences first: norms and products would cancel where gradients are alike.
-        found[:, block] = torch.cdist(
+        distances[:, block] = torch.cdist(
             mine, theirs, compute_mode="donot_use_mm_for_euclid_dist"
         ).numpy()
-    return Sensitivity(distances=found, relation=relation)
+    return Sensitivity(distances=distances, relation=relation)
 
 
 def _all(gradients: RowGradients, X: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -40,7 +40,7 @@ def ssim_distances(X: Any, others: Any, *, largest: float | None = None) -> Floa
     first, second = (_LUMINANCE * largest) ** 2, (_CONTRAST * largest) ** 2
     mean, spread = _moments(mine)
     its_mean, its_spread = _moments(its)
-    found = np.empty((len(mine), len(its)))
+    distances = np.empty((len(mine), len(its)))
     size = max(1, _BLOCK // mine[0].size)
     for start in range(0, len(its), size):
         block = slice(start, start + size)
@@ -50,8 +50,8 @@ def ssim_distances(X: Any, others: Any, *, largest: float | None = None) -> Floa
             covariance = _windowed(mine[row] * theirs) - product
             above = (2 * product + first) * (2 * covariance + second)
             below = (mean[row] ** 2 + mean_y**2 + first) * (spread[row] + spread_y + second)
-            found[row, block] = 1 - np.mean(above / below, axis=(1, 2))
-    return np.clip(found, 0.0, 2.0)
+            distances[row, block] = 1 - np.mean(above / below, axis=(1, 2))
+    return np.clip(distances, 0.0, 2.0)
 
 
 def images(X: Any, name: str) -> FloatArray:
@@ -78,15 +78,15 @@ def _moments(X: FloatArray) -> tuple[FloatArray, FloatArray]:
 def _windowed(X: FloatArray) -> FloatArray:
     """(n, h − 10, w − 10): the window's mean at each of its places; it is a product of two."""
     down, across = _band(X.shape[1]), _band(X.shape[2])
-    found: FloatArray = down.T @ (X @ across)
-    return found
+    filtered: FloatArray = down.T @ (X @ across)
+    return filtered
 
 
 @cache
 def _band(length: int) -> FloatArray:
     """Return (length, length − 10): column k holds the weights of the window that begins at k."""
-    place = np.arange(_WINDOW) - _WINDOW // 2
-    weights = np.exp(-(place**2) / (2 * _SIGMA**2))
+    offsets = np.arange(_WINDOW) - _WINDOW // 2
+    weights = np.exp(-(offsets**2) / (2 * _SIGMA**2))
     weights /= np.sum(weights)
     band = np.zeros((length, length - _WINDOW + 1))
     for start in range(band.shape[1]):

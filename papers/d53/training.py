@@ -262,7 +262,7 @@ def choose(setting: Setting, effort: Effort, seed: np.random.SeedSequence) -> Ch
     pool = _scaled(*(part[looked] for part in setting.pool))
     by_gradients = gradient_sensitivity(module, *rows, pool, clip=CLIP)
     lengths = gradient_sensitivity(module, *rows, clip=CLIP, relation="remove")
-    seen = _chosen(by_images, looked)
+    subset = _chosen(by_images, looked)
     best = by_gradients.furthest(1)[0]
     chosen = by_gradients.distances[far[0, 0], 0]
     return Choices(
@@ -271,7 +271,7 @@ def choose(setting: Setting, effort: Effort, seed: np.random.SeedSequence) -> Ch
         ),
         removed=atypical.row,
         longest=lengths.row,
-        correlation=by_gradients.rank_correlation(seen),
+        correlation=by_gradients.rank_correlation(subset),
         share=float(np.mean(by_gradients.distances > chosen)),
         clipped=float(np.mean(lengths.distances > 0.999 * CLIP)),
         distance=float(chosen),
@@ -291,8 +291,8 @@ def measure(
     """Choose neighbours and run every experiment; ``folder`` keeps finished trainings."""
     torch = require("torch", caller="papers d5.3 --training", extra="torch")
     seeds = [
-        np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, place))
-        for place in range(3)
+        np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, number))
+        for number in range(3)
     ]
     phase("choosing neighbours")
     setting = Setting.of(digits, seeds[0], effort)
@@ -306,8 +306,8 @@ def measure(
             case.name, row, candidate, case.sensitivity, effort.trainings, test=effort.test
         )
     neighbours = tuple(
-        lab.run(f"neighbour {place + 1}", row, candidate, "local", effort.per_neighbour)
-        for place, (row, candidate) in enumerate(choices.pairs)
+        lab.run(f"neighbour {number + 1}", row, candidate, "local", effort.per_neighbour)
+        for number, (row, candidate) in enumerate(choices.pairs)
     )
     for case in CASES:
         row, candidate = pair if case.relation is Neighbouring.REPLACE else removed
@@ -397,14 +397,14 @@ class _Lab:
 
 
 def _scaled(images: Any, labels: Any) -> tuple[Any, Any]:
-    """(n, 1, 28, 28) float32 in 0 … 1, and whole numbers."""
+    """(n, 1, 28, 28) float32 in 0 … 1, and integers."""
     return (
         np.asarray(images, dtype=np.float32)[:, np.newaxis] / np.float32(255),
         np.asarray(labels, dtype=np.int64),
     )
 
 
-def _chosen(found: "Sensitivity", columns: IntArray) -> "Sensitivity":
+def _chosen(sensitivity: "Sensitivity", columns: IntArray) -> "Sensitivity":
     from papers.d53.sensitivity import Sensitivity
 
-    return Sensitivity(distances=found.distances[:, columns], relation=found.relation)
+    return Sensitivity(distances=sensitivity.distances[:, columns], relation=sensitivity.relation)

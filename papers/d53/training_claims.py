@@ -15,18 +15,18 @@ _EQUAL = 0.99
 _GUESSING = 0.15
 
 
-def claims(found: Measured) -> tuple[Claim, ...]:
+def claims(results: Measured) -> tuple[Claim, ...]:
     """Return all of them, in the order of the paper."""
     return (
-        matched_claim(found),
-        below_claim(found),
-        passed_claim(found),
-        full_length_claim(found),
-        loose_claim(found),
-        decreasing_claim(found),
-        utility_claim(found),
-        neighbours_claim(found),
-        approximation_claim(found),
+        matched_claim(results),
+        below_claim(results),
+        passed_claim(results),
+        full_length_claim(results),
+        loose_claim(results),
+        decreasing_claim(results),
+        utility_claim(results),
+        neighbours_claim(results),
+        approximation_claim(results),
     )
 
 
@@ -34,11 +34,11 @@ def _case(key: str) -> Case:
     return next(case for case in CASES if case.key == key)
 
 
-def matched_claim(found: Measured) -> Claim:
+def matched_claim(results: Measured) -> Claim:
     """Check claim (o): Table 5.1: three of four advantages match ρ_α."""
     checks, parts = [], []
     for key in ("bounded-local", "unbounded-local", "unbounded-global"):
-        case, made = _case(key), found.cases[key]
+        case, made = _case(key), results.cases[key]
         counted, believed = made.advantage, made.believed_advantage
         parts.append(
             f"{case.name} {counted} counted and {believed} believed (the paper {case.advantage})"
@@ -58,7 +58,7 @@ def matched_claim(found: Measured) -> Claim:
                 bound=bound,
             ),
         ]
-    trainings = found.cases["bounded-local"].trainings
+    trainings = results.cases["bounded-local"].trainings
     return Claim(
         key="o",
         says=(
@@ -66,7 +66,7 @@ def matched_claim(found: Measured) -> Claim:
             " empirical advantage matches ρ_α = 0.2562."
         ),
         where="Section 5.2, Table 5.1",
-        found=(
+        outcome=(
             f"{trainings} trainings each, 95 % intervals: {'; '.join(parts)}. Counting"
             " alone says little: 1,000 trainings leave ±0.06, so that the paper's 0.194 and 0.273"
             " are one number to it. The mean of ∣2β − 1∣ is the same advantage with a fifth of"
@@ -77,19 +77,19 @@ def matched_claim(found: Measured) -> Claim:
     )
 
 
-def below_claim(found: Measured) -> Claim:
+def below_claim(results: Measured) -> Claim:
     """Check claim (p): global sensitivity is loose in the bounded case."""
-    case, made = _case("bounded-global"), found.cases["bounded-global"]
+    case, made = _case("bounded-global"), results.cases["bounded-global"]
     return Claim(
         key="p",
         says="With global sensitivity in the bounded case the advantage falls below ρ_α.",
         where="Section 5.2, Table 5.1",
-        found=(
+        outcome=(
             f"{made.believed_advantage} believed and {made.advantage} counted (the paper"
             f" {case.advantage}), below {made.analytic_advantage:.4f}: the runs have"
             f" μ = {np.median(made.separations):.3f} of the {made.guarantee.mu:.3f} that the noise"
-            f" promises, since the gradients are {np.median(made.lengths):.2f} apart and the noise"
-            f" is made for {2 * CLIP:g}."
+            f" guarantees, since the gradients are {np.median(made.lengths):.2f} apart and the"
+            f" noise is made for {2 * CLIP:g}."
         ),
         checks=(
             Check(
@@ -109,25 +109,25 @@ def below_claim(found: Measured) -> Claim:
     )
 
 
-def passed_claim(found: Measured) -> Claim:
+def passed_claim(results: Measured) -> Claim:
     """Check claim (q): δ bounds how often the belief passes ρ_β."""
     parts = [
-        f"{case.name} {found.cases[case.key].passed.value:.4f} (the paper {case.passed:g})"
+        f"{case.name} {results.cases[case.key].passed.value:.4f} (the paper {case.passed:g})"
         for case in CASES
     ]
-    allowed = found.cases["bounded-local"].analytic_passed
+    allowed = results.cases["bounded-local"].analytic_passed
     return Claim(
         key="q",
         says="δ bounds the share of trainings after which the belief is above ρ_β.",
         where="Section 5.2, Table 5.1",
-        found=(
+        outcome=(
             f"Belief in the truth above {BELIEF:g}: {'; '.join(parts)}. Of δ = {DELTA:g} the noise"
             f" uses {allowed:.4f}, since RDP asks for more noise than that belief needs (claim m)."
         ),
         checks=tuple(
             Check(
                 what=f"{case.name}: share of trainings past {BELIEF:g}",
-                value=found.cases[case.key].passed.value,
+                value=results.cases[case.key].passed.value,
                 relation="<=",
                 bound=DELTA,
             )
@@ -137,9 +137,9 @@ def passed_claim(found: Measured) -> Claim:
     )
 
 
-def full_length_claim(found: Measured) -> Claim:
+def full_length_claim(results: Measured) -> Claim:
     """Check claim (r): the gradient of the removed image has length C."""
-    lengths = found.cases["unbounded-global"].lengths
+    lengths = results.cases["unbounded-global"].lengths
     return Claim(
         key="r",
         says=(
@@ -147,10 +147,10 @@ def full_length_claim(found: Measured) -> Claim:
             " removed image is at least C = 3 long before clipping, in all epochs."
         ),
         where="Section 5.2, Figure 5.1(b)",
-        found=(
+        outcome=(
             f"Its clipped gradient has a median length of {np.median(lengths):.3f}, and is shorter"
             f" than {_EQUAL:g}·C in {100 * np.mean(lengths < _EQUAL * CLIP):.1f} % of the steps."
-            f" At first parameters {100 * found.choices.clipped:.0f} % of D's gradients are"
+            f" At first parameters {100 * results.choices.clipped:.0f} % of D's gradients are"
             " clipped."
         ),
         checks=(
@@ -171,14 +171,14 @@ def full_length_claim(found: Measured) -> Claim:
     )
 
 
-def loose_claim(found: Measured) -> Claim:
+def loose_claim(results: Measured) -> Claim:
     """Check claim (s): the two gradients do not point in opposite directions."""
-    lengths = found.cases["bounded-local"].lengths
+    lengths = results.cases["bounded-local"].lengths
     return Claim(
         key="s",
         says="In the bounded case the two sums of gradients are less than 2C apart.",
         where="Section 5.2, Figure 5.1(b)",
-        found=(
+        outcome=(
             f"{np.median(lengths):.2f} in the median and {np.max(lengths):.2f} at most, of"
             f" {2 * CLIP:g}: two gradients of full length at a right angle would be"
             f" {CLIP * np.sqrt(2):.2f} apart."
@@ -195,22 +195,22 @@ def loose_claim(found: Measured) -> Claim:
     )
 
 
-def decreasing_claim(found: Measured) -> Claim:
+def decreasing_claim(results: Measured) -> Claim:
     """Check claim (t): gradients become shorter."""
     ends = {
-        key: _ends(found.cases[key].lengths) for key in ("bounded-local", "unbounded-local")
-    } | {"utility": _ends(found.utility["bounded-local"].lengths)}
+        key: _ends(results.cases[key].lengths) for key in ("bounded-local", "unbounded-local")
+    } | {"utility": _ends(results.utility["bounded-local"].lengths)}
     first, last = ends["bounded-local"]
     removed, rows = ends["unbounded-local"], ends["utility"]
     return Claim(
         key="t",
         says="Gradients tend to become shorter over the course of training.",
         where="Section 5.2",
-        found=(
+        outcome=(
             f"From the first to the last of {STEPS} steps the distance goes from {first:.2f} to"
             f" {last:.2f} where the image is exchanged, and the clipped length from"
             f" {removed[0]:.2f} to {removed[1]:.2f} where it is removed. With"
-            f" {found.utility_rows:,} rows the distance goes from {rows[0]:.2f} to {rows[1]:.2f}."
+            f" {results.utility_rows:,} rows the distance goes from {rows[0]:.2f} to {rows[1]:.2f}."
             " Thirty steps do not bring gradients below C, and above it clipping hides how long"
             " they are."
         ),
@@ -222,7 +222,7 @@ def decreasing_claim(found: Measured) -> Claim:
                 bound=1.0,
             ),
             Check(
-                what=f"bounded, {found.utility_rows:,} rows: last distance over the first",
+                what=f"bounded, {results.utility_rows:,} rows: last distance over the first",
                 value=rows[1] / rows[0],
                 relation="<",
                 bound=1.0,
@@ -232,10 +232,10 @@ def decreasing_claim(found: Measured) -> Claim:
     )
 
 
-def utility_claim(found: Measured) -> Claim:
+def utility_claim(results: Measured) -> Claim:
     """Check claim (u): Figure 5.2."""
-    means = {key: float(np.mean(made.accuracies)) for key, made in found.utility.items()}
-    small = {key: float(np.mean(made.accuracies)) for key, made in found.cases.items()}
+    means = {key: float(np.mean(made.accuracies)) for key, made in results.utility.items()}
+    small = {key: float(np.mean(made.accuracies)) for key, made in results.cases.items()}
     others = [value for key, value in means.items() if key != "bounded-global"]
     unbounded = abs(means["unbounded-local"] - means["unbounded-global"])
     parts = [f"{case.name} {means[case.key]:.3f}" for case in CASES]
@@ -246,9 +246,9 @@ def utility_claim(found: Measured) -> Claim:
             " global sensitivity, and alike in both unbounded ones."
         ),
         where="Section 5.2, Figure 5.2",
-        found=(
-            f"Test accuracy with {found.utility_rows:,} images, mean of"
-            f" {found.utility['bounded-local'].trainings}: {'; '.join(parts)}. With 100 images"
+        outcome=(
+            f"Test accuracy with {results.utility_rows:,} images, mean of"
+            f" {results.utility['bounded-local'].trainings}: {'; '.join(parts)}. With 100 images"
             f" it is {min(small.values()):.2f} to {max(small.values()):.2f}. The noise is the same"
             " for 100 images and for 10,000, and its share of the mean gradient a hundredth."
         ),
@@ -276,9 +276,9 @@ def utility_claim(found: Measured) -> Claim:
     )
 
 
-def neighbours_claim(found: Measured) -> Claim:
+def neighbours_claim(results: Measured) -> Claim:
     """Check claim (v): Figure 5.3."""
-    means = [float(np.mean(made.lengths)) for made in found.neighbours]
+    means = [float(np.mean(made.lengths)) for made in results.neighbours]
     far, near = means[:3], means[3:6]
     return Claim(
         key="v",
@@ -287,10 +287,10 @@ def neighbours_claim(found: Measured) -> Claim:
             " those with the smallest."
         ),
         where="Section 5.2, Figure 5.3",
-        found=(
+        outcome=(
             f"Mean distance of the sums: {', '.join(f'{value:.2f}' for value in far)} for the three"
             f" furthest by SSIM, {', '.join(f'{value:.2f}' for value in near)} for the three"
-            f" nearest; {found.neighbours[0].trainings} trainings each."
+            f" nearest; {results.neighbours[0].trainings} trainings each."
         ),
         checks=(
             Check(
@@ -304,17 +304,17 @@ def neighbours_claim(found: Measured) -> Claim:
     )
 
 
-def approximation_claim(found: Measured) -> Claim:
+def approximation_claim(results: Measured) -> Claim:
     """Check claim (w): dataset sensitivity approximates local sensitivity."""
-    choices = found.choices
-    by_images, by_gradients = (float(np.mean(found.neighbours[k].lengths)) for k in (0, 6))
+    choices = results.choices
+    by_images, by_gradients = (float(np.mean(results.neighbours[k].lengths)) for k in (0, 6))
     return Claim(
         key="w",
         says=(
             "Local sensitivity is approximated by the neighbour that maximises dataset sensitivity."
         ),
         where="Chapter 5, Definition 6",
-        found=(
+        outcome=(
             f"Over all pairs of a row and one of the images looked at, SSIM and the distance of"
             f" gradients have a rank correlation of {choices.correlation:.2f}. At first parameters"
             f" {100 * choices.share:.1f} % of the pairs are further apart than SSIM's choice, which"

@@ -61,8 +61,8 @@ class CasesDisplay(Display):
     size = (6.8, 4.2)
 
     def __post_init__(self) -> None:
-        for one in self.series:
-            given = (one.values, one.low, one.high, one.clouds)
+        for series in self.series:
+            given = (series.values, series.low, series.high, series.clouds)
             if any(len(part) != len(self.cases) for part in given if part is not None):
                 raise InvalidInput(
                     f"series: must have one entry for each of {len(self.cases)} cases."
@@ -76,22 +76,30 @@ class CasesDisplay(Display):
             )
         places = np.arange(len(self.cases), dtype=np.float64)
         count = len(self.series)
-        for number, one in enumerate(self.series):
+        for number, series in enumerate(self.series):
             at = places + _WIDTH * ((number + 0.5) / count - 0.5)
-            for place, cloud in zip(at, one.clouds or (), strict=False):
+            for centre, cloud in zip(at, series.clouds or (), strict=False):
                 # Side by side in their order: nothing is drawn at random.
                 spread = _WIDTH / count * (np.linspace(0, 1, len(cloud)) - 0.5)
-                ax.plot(place + spread, cloud, ls="", marker=".", ms=3, color=one.colour, alpha=0.3)
-            if one.low is not None and one.high is not None:
-                ax.vlines(at, one.low, one.high, color=one.colour, lw=1.6)
+                ax.plot(
+                    centre + spread, cloud, ls="", marker=".", ms=3, color=series.colour, alpha=0.3
+                )
+            if series.low is not None and series.high is not None:
+                ax.vlines(at, series.low, series.high, color=series.colour, lw=1.6)
             ax.plot(
-                at, one.values, ls="", marker=one.marker, ms=6, color=one.colour, label=one.label
+                at,
+                series.values,
+                ls="",
+                marker=series.marker,
+                ms=6,
+                color=series.colour,
+                label=series.label,
             )
         ax.set_xticks(places, self.cases)
         ax.set(xlim=(-0.5, len(self.cases) - 0.5), ylabel=self.ylabel)
         if self.title:
             ax.set_title(self.title, fontsize="medium")
-        labels = [one.label for one in self.series] + [guide.label for guide in self.guides]
+        labels = [series.label for series in self.series] + [guide.label for guide in self.guides]
         if any(labels):
             ax.legend(fontsize="small", loc="best")
 
@@ -139,15 +147,15 @@ class HistogramsDisplay(Display):
         ax.legend(loc="best", fontsize="small")
 
 
-def experiment(found: Any) -> Display:
+def experiment(result: Any) -> Display:
     """Display the evidence at the end of every training, by its world."""
-    last, edge = found.losses[:, -1], float(logit(found.belief))
-    words = f"belief {found.belief:g}"
+    last, edge = result.losses[:, -1], float(logit(result.belief))
+    words = f"belief {result.belief:g}"
     return HistogramsDisplay(
         parts=(
-            Histogram(values=last[found.truth], label="trained with the row (D)", colour=BLUE),
+            Histogram(values=last[result.truth], label="trained with the row (D)", colour=BLUE),
             Histogram(
-                values=last[~found.truth],
+                values=last[~result.truth],
                 label="without it, or with another (D')",
                 colour=ORANGE,
                 style="--",
@@ -160,15 +168,15 @@ def experiment(found: Any) -> Display:
         ),
         xlabel="evidence for the row after the last step (nats)",
         ylabel="share of the trainings",
-        title=f"advantage {found.advantage}, at most {fixed(found.analytic_advantage, 3, 'up')}",
+        title=f"advantage {result.advantage}, at most {fixed(result.analytic_advantage, 3, 'up')}",
     )
 
 
-def sensitivity(found: Any) -> RanksDisplay:
+def sensitivity(result: Any) -> RanksDisplay:
     """Return all neighbours by distance."""
     return ranked(
-        np.ravel(found.distances),
-        label=f"neighbours ({found.relation.value})",
+        np.ravel(result.distances),
+        label=f"neighbours ({result.relation.value})",
         ylabel="distance from D",
         unit="neighbour",
     )

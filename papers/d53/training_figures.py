@@ -29,16 +29,21 @@ _DASHES = dict(zip((case.key for case in CASES), ("-", "--", "-.", ":"), strict=
 _NAMES = tuple(case.name.replace(", ", "\n") for case in CASES)
 
 
-def exhibits(found: Measured) -> tuple[Exhibit, ...]:
+def exhibits(results: Measured) -> tuple[Exhibit, ...]:
     """Return all of them, in the order of the paper."""
-    return table_exhibit(found), cases_exhibit(found), utility_exhibit(found), far_exhibit(found)
+    return (
+        table_exhibit(results),
+        cases_exhibit(results),
+        utility_exhibit(results),
+        far_exhibit(results),
+    )
 
 
-def table_exhibit(found: Measured) -> Exhibit:
+def table_exhibit(results: Measured) -> Exhibit:
     """Table 5.1: advantages and empirical δ."""
-    made = [found.cases[case.key] for case in CASES]
-    counted = [one.advantage for one in made]
-    believed = [one.believed_advantage for one in made]
+    made = [results.cases[case.key] for case in CASES]
+    counted = [game.advantage for game in made]
+    believed = [game.believed_advantage for game in made]
     bound = made[0].analytic_advantage
     display = CasesDisplay(
         cases=_NAMES,
@@ -59,22 +64,22 @@ def table_exhibit(found: Measured) -> Exhibit:
     )
     columns: dict[str, Any] = {
         "case": [case.name for case in CASES],
-        "trainings": np.array([one.trainings for one in made]),
+        "trainings": np.array([game.trainings for game in made]),
         "advantage_printed": np.array([case.advantage for case in CASES]),
-        "advantage": np.array([one.value for one in counted]),
-        "advantage_low": np.array([one.low for one in counted]),
-        "advantage_high": np.array([one.high for one in counted]),
-        "believed_advantage": np.array([one.value for one in believed]),
-        "believed_low": np.array([one.low for one in believed]),
-        "believed_high": np.array([one.high for one in believed]),
-        "advantage_bound": np.array([one.analytic_advantage for one in made]),
+        "advantage": np.array([interval.value for interval in counted]),
+        "advantage_low": np.array([interval.low for interval in counted]),
+        "advantage_high": np.array([interval.high for interval in counted]),
+        "believed_advantage": np.array([interval.value for interval in believed]),
+        "believed_low": np.array([interval.low for interval in believed]),
+        "believed_high": np.array([interval.high for interval in believed]),
+        "advantage_bound": np.array([game.analytic_advantage for game in made]),
         "delta_printed": np.array([case.passed for case in CASES]),
-        "delta": np.array([one.passed.value for one in made]),
-        "delta_low": np.array([one.passed.low for one in made]),
-        "delta_high": np.array([one.passed.high for one in made]),
-        "delta_bound": np.array([one.analytic_passed for one in made]),
-        "mu_median": np.array([np.median(one.separations) for one in made]),
-        "epsilon_shown": np.array([one.epsilon_lower_bound(DELTA) for one in made]),
+        "delta": np.array([game.passed.value for game in made]),
+        "delta_low": np.array([game.passed.low for game in made]),
+        "delta_high": np.array([game.passed.high for game in made]),
+        "delta_bound": np.array([game.analytic_passed for game in made]),
+        "mu_median": np.array([np.median(game.separations) for game in made]),
+        "epsilon_shown": np.array([game.epsilon_lower_bound(DELTA) for game in made]),
     }
     return Exhibit(
         name="table5.1",
@@ -94,22 +99,23 @@ def table_exhibit(found: Measured) -> Exhibit:
     )
 
 
-def _series(found: list[Any], label: str, colour: str, marker: str) -> Series:
+def _series(intervals: list[Any], label: str, colour: str, marker: str) -> Series:
     value, low, high = (
-        np.array([getattr(one, name) for one in found]) for name in ("value", "low", "high")
+        np.array([getattr(interval, name) for interval in intervals])
+        for name in ("value", "low", "high")
     )
     return Series(values=value, low=low, high=high, label=label, colour=colour, marker=marker)
 
 
-def cases_exhibit(found: Measured) -> Exhibit:
+def cases_exhibit(results: Measured) -> Exhibit:
     """Figure 5.1: beliefs after training, and sensitivities over the epochs."""
     grid = np.linspace(0.02, 0.98, 193)
-    mu = found.cases["bounded-local"].guarantee.mu
+    mu = results.cases["bounded-local"].guarantee.mu
     beliefs = [Curve(x=grid, y=ndtr(logit(grid) / mu - mu / 2), colour=GREY, label="exact law")]
     lengths, ends = [], {}
     steps = np.arange(1.0, STEPS + 1)
     for case in CASES:
-        made, colour, style = found.cases[case.key], _COLOURS[case.key], _DASHES[case.key]
+        made, colour, style = results.cases[case.key], _COLOURS[case.key], _DASHES[case.key]
         final = np.sort(made.beliefs[:, -1])
         share = np.arange(1, len(final) + 1) / len(final)
         ends[case.key] = final, share
@@ -169,7 +175,7 @@ def cases_exhibit(found: Measured) -> Exhibit:
                     "epoch": np.tile(steps.astype(np.int64), len(CASES)),
                     **{
                         f"distance_{name}": np.concatenate(
-                            [np.quantile(found.cases[c.key].lengths, q, axis=0) for c in CASES]
+                            [np.quantile(results.cases[c.key].lengths, q, axis=0) for c in CASES]
                         )
                         for name, q in (("low", 0.05), ("median", 0.5), ("high", 0.95))
                     },
@@ -179,22 +185,22 @@ def cases_exhibit(found: Measured) -> Exhibit:
     )
 
 
-def utility_exhibit(found: Measured) -> Exhibit:
+def utility_exhibit(results: Measured) -> Exhibit:
     """Figure 5.2: test accuracies."""
-    many = [found.utility[case.key].accuracies for case in CASES]
-    few = [found.cases[case.key].accuracies for case in CASES]
+    many = [results.utility[case.key].accuracies for case in CASES]
+    few = [results.cases[case.key].accuracies for case in CASES]
     display = CasesDisplay(
         cases=_NAMES,
         series=(
             Series(
-                values=np.array([np.mean(one) for one in many]),
+                values=np.array([np.mean(accuracies) for accuracies in many]),
                 clouds=tuple(many),
-                label=f"{found.utility_rows:,} images",
+                label=f"{results.utility_rows:,} images",
                 colour=BLUE,
             ),
             Series(
-                values=np.array([np.mean(one) for one in few]),
-                clouds=tuple(np.sort(one) for one in few),
+                values=np.array([np.mean(accuracies) for accuracies in few]),
+                clouds=tuple(np.sort(accuracies) for accuracies in few),
                 label="100 images",
                 colour=ORANGE,
                 marker="D",
@@ -209,7 +215,7 @@ def utility_exhibit(found: Measured) -> Exhibit:
         title="Figure 5.2: test accuracy after 30 epochs",
         caption=(
             "Accuracies of single trainings, and their means. The paper trains on 10,000 images for"
-            f" this figure; here on {found.utility_rows:,}, and beside it the 100 of the other"
+            f" this figure; here on {results.utility_rows:,}, and beside it the 100 of the other"
             " figures."
         ),
         draw=lambda: display.plot().figure_,
@@ -217,13 +223,17 @@ def utility_exhibit(found: Measured) -> Exhibit:
             "fig5.2": Table(
                 columns={
                     "case": [c.name for c in CASES for _ in sizes],
-                    "images": [size for _ in CASES for size in (found.utility_rows, 100)],
+                    "images": [size for _ in CASES for size in (results.utility_rows, 100)],
                     "trainings": [len(part[k]) for k in range(len(CASES)) for _, part in sizes],
                     **{
                         f"accuracy_{name}": np.array(
-                            [how(part[k]) for k in range(len(CASES)) for _, part in sizes]
+                            [statistic(part[k]) for k in range(len(CASES)) for _, part in sizes]
                         )
-                        for name, how in (("least", np.min), ("mean", np.mean), ("most", np.max))
+                        for name, statistic in (
+                            ("least", np.min),
+                            ("mean", np.mean),
+                            ("most", np.max),
+                        )
                     },
                 }
             )
@@ -231,15 +241,15 @@ def utility_exhibit(found: Measured) -> Exhibit:
     )
 
 
-def far_exhibit(found: Measured) -> Exhibit:
+def far_exhibit(results: Measured) -> Exhibit:
     """Figure 5.3: neighbours from the furthest to the nearest, and the one by gradients."""
     names = (*(f"furthest {k}" for k in (1, 2, 3)), *(f"nearest {k}" for k in (3, 2, 1)))
     names = (*names, "by gradients")
     # The nearest last, so that the paper's trend goes downwards.
     order = (0, 1, 2, 5, 4, 3, 6)
-    lengths = [found.neighbours[place].lengths for place in order]
+    lengths = [results.neighbours[rank].lengths for rank in order]
     low, middle, high = (
-        np.array([np.quantile(one, q) for one in lengths]) for q in (0.05, 0.5, 0.95)
+        np.array([np.quantile(values, q) for values in lengths]) for q in (0.05, 0.5, 0.95)
     )
     display = CasesDisplay(
         cases=tuple(name.replace(" ", "\n") for name in names),
@@ -263,11 +273,11 @@ def far_exhibit(found: Measured) -> Exhibit:
             "fig5.3": Table(
                 columns={
                     "neighbour": list(names),
-                    "trainings": [len(one) for one in lengths],
+                    "trainings": [len(values) for values in lengths],
                     "distance_low": low,
                     "distance_median": middle,
                     "distance_high": high,
-                    "distance_mean": np.array([np.mean(one) for one in lengths]),
+                    "distance_mean": np.array([np.mean(values) for values in lengths]),
                 }
             )
         },

@@ -19,7 +19,7 @@ from expost._numerics import bracket_root
 from expost.accounting import gaussian_scale
 from expost.numbers import percent
 from expost.types import FloatArray
-from papers.common.claims import Check, Claim, said
+from papers.common.claims import Check, Claim, quote
 from papers.common.exhibits import Exhibit, Table
 from papers.common.figures import BLUE, ORANGE, Curve, panels
 from papers.d53.displays import Region, WorldsDisplay
@@ -124,7 +124,7 @@ def _world(epsilon: float, delta: float) -> World:
 
 def delta_text(delta: float) -> str:
     """10⁻⁶ for a sentence: a power of ten needs no factor before it."""
-    return said(delta).removeprefix("1\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}")
+    return quote(delta).removeprefix("1\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}")
 
 
 def guarantee_text(epsilon: float, delta: float) -> str:
@@ -134,21 +134,21 @@ def guarantee_text(epsilon: float, delta: float) -> str:
     return f"({epsilon:g}, {shown})"
 
 
-def worlds_exhibit(found: tuple[World, ...]) -> Exhibit:
+def worlds_exhibit(worlds: tuple[World, ...]) -> Exhibit:
     """D5.3 Fig. 3.2."""
-    places = np.linspace(0.0, 0.95, len(found))
+    places = np.linspace(0.0, 0.95, len(worlds))
     densities, beliefs = [], []
-    for world, place in zip(found, places, strict=True):
+    for world, shade in zip(worlds, places, strict=True):
         label = guarantee_text(world.epsilon, world.delta)
         for density, style, text in ((world.here, "-", label), (world.there, "--", None)):
             densities.append(
-                Curve(x=world.output, y=density, label=text, colour=float(place), style=style)
+                Curve(x=world.output, y=density, label=text, colour=float(shade), style=style)
             )
-        beliefs.append(Curve(x=world.output, y=world.belief, label=label, colour=float(place)))
+        beliefs.append(Curve(x=world.output, y=world.belief, label=label, colour=float(shade)))
     displays = (
         WorldsDisplay(
             curves=tuple(densities),
-            boundary=found[0].boundary,
+            boundary=worlds[0].boundary,
             xlabel="release r",
             ylabel="density",
             title="(a) densities: D solid, D′ dashed",
@@ -158,7 +158,7 @@ def worlds_exhibit(found: tuple[World, ...]) -> Exhibit:
         ),
         WorldsDisplay(
             curves=tuple(beliefs),
-            boundary=found[0].boundary,
+            boundary=worlds[0].boundary,
             xlabel="release r",
             ylabel="belief in D",
             title="(b) posterior belief, from a prior of ½",
@@ -167,7 +167,7 @@ def worlds_exhibit(found: tuple[World, ...]) -> Exhibit:
             most=1.13,
         ),
     )
-    weak, strong = found[1], found[2]
+    weak, strong = worlds[1], worlds[2]
     moved = (math.log(0.7 / 0.3) * world.scale**2 + _MIDDLE for world in (weak, strong))
     return Exhibit(
         name="fig3.2",
@@ -176,17 +176,17 @@ def worlds_exhibit(found: tuple[World, ...]) -> Exhibit:
             "f(D) = 0, f(D′) = 1, Gaussian noise with the σ of Eq. (2.1). The paper does not print"
             " its guarantees; Figure 4.1's two are among these. The densities cross, and the belief"
             " is ½, at r = ½, whatever the noise. That is owed to the prior of ½: from a prior of"
-            f" 0.7 for D the boundary lies at r = {said(next(moved))} for (6, 10⁻⁶), and at"
-            f" r = {said(next(moved))} for (3, 10⁻⁶)."
+            f" 0.7 for D the boundary lies at r = {quote(next(moved))} for (6, 10⁻⁶), and at"
+            f" r = {quote(next(moved))} for (3, 10⁻⁶)."
         ),
         draw=lambda: panels(displays, columns=2, size=(5.6, 4.2)),
-        tables={"fig3.2": _worlds_table(found), "fig3.2-settings": _settings_table(found)},
+        tables={"fig3.2": _worlds_table(worlds), "fig3.2-settings": _settings_table(worlds)},
     )
 
 
-def errors_exhibit(found: tuple[World, ...]) -> Exhibit:
+def errors_exhibit(worlds: tuple[World, ...]) -> Exhibit:
     """D5.3 Fig. 4.1."""
-    shown = [world for world in found if (world.epsilon, world.delta) in _REGIONS]
+    shown = [world for world in worlds if (world.epsilon, world.delta) in _REGIONS]
     displays = [_regions_display(letter, world) for letter, world in zip("ab", shown, strict=False)]
     return Exhibit(
         name="fig4.1",
@@ -196,7 +196,7 @@ def errors_exhibit(found: tuple[World, ...]) -> Exhibit:
             " probability of an error in one world. "
             + " ".join(
                 f"At ε = {world.epsilon:g} the attacker is wrong in {percent(world.error)} of the"
-                f" games (σ = {said(world.scale)}), and with the least noise that is"
+                f" games (σ = {quote(world.scale)}), and with the least noise that is"
                 f" ({world.epsilon:g}, 10⁻⁶)-private in {percent(world.least_error)}."
                 for world in shown
             )
@@ -245,24 +245,24 @@ def _regions_display(letter: str, world: World) -> WorldsDisplay:
     )
 
 
-def _worlds_table(found: tuple[World, ...]) -> Table:
-    size = len(found[0].output)
+def _worlds_table(worlds: tuple[World, ...]) -> Table:
+    size = len(worlds[0].output)
     return Table(
         columns={
-            "epsilon": np.repeat([world.epsilon for world in found], size),
-            "delta": np.repeat([world.delta for world in found], size),
-            "r": np.concatenate([world.output for world in found]),
-            "density_D": np.concatenate([world.here for world in found]),
-            "density_D_prime": np.concatenate([world.there for world in found]),
-            "belief_D": np.concatenate([world.belief for world in found]),
+            "epsilon": np.repeat([world.epsilon for world in worlds], size),
+            "delta": np.repeat([world.delta for world in worlds], size),
+            "r": np.concatenate([world.output for world in worlds]),
+            "density_D": np.concatenate([world.here for world in worlds]),
+            "density_D_prime": np.concatenate([world.there for world in worlds]),
+            "belief_D": np.concatenate([world.belief for world in worlds]),
         }
     )
 
 
-def _settings_table(found: tuple[World, ...]) -> Table:
+def _settings_table(worlds: tuple[World, ...]) -> Table:
     return Table(
         columns={
-            name: np.array([getattr(world, name) for world in found])
+            name: np.array([getattr(world, name) for world in worlds])
             for name in (
                 "epsilon",
                 "delta",
@@ -277,11 +277,12 @@ def _settings_table(found: tuple[World, ...]) -> Table:
     )
 
 
-def boundary_claim(found: tuple[World, ...]) -> Claim:
+def boundary_claim(worlds: tuple[World, ...]) -> Claim:
     """Check claim (a): the boundary stays, the belief falls, the errors grow."""
-    steps = list(pairwise(found))
+    steps = list(pairwise(worlds))
     weak, strong = (
-        next(world for world in found if (world.epsilon, world.delta) == one) for one in _REGIONS
+        next(world for world in worlds if (world.epsilon, world.delta) == region)
+        for region in _REGIONS
     )
     return Claim(
         key="a",
@@ -290,16 +291,16 @@ def boundary_claim(found: tuple[World, ...]) -> Claim:
             " it lowers how certain the attacker is, and the advantage."
         ),
         where="Section 3.2, Fig. 3.2; Section 4.2, Fig. 4.1",
-        found=(
-            f"The boundary is r = ½ for each of {len(found)} guarantees. From (6, 10⁻⁶) to (3,"
-            f" 10⁻⁶) the belief in D at r = 0 falls from {said(weak.belief_at_zero)} to"
-            f" {said(strong.belief_at_zero)}, the advantage from {said(weak.advantage)} to"
-            f" {said(strong.advantage)}. (With a prior other than ½ the boundary does move.)"
+        outcome=(
+            f"The boundary is r = ½ for each of {len(worlds)} guarantees. From (6, 10⁻⁶) to (3,"
+            f" 10⁻⁶) the belief in D at r = 0 falls from {quote(weak.belief_at_zero)} to"
+            f" {quote(strong.belief_at_zero)}, the advantage from {quote(weak.advantage)} to"
+            f" {quote(strong.advantage)}. (With a prior other than ½ the boundary does move.)"
         ),
         checks=(
             Check(
                 what="largest distance of a boundary from ½",
-                value=max(abs(world.boundary - _MIDDLE) for world in found),
+                value=max(abs(world.boundary - _MIDDLE) for world in worlds),
                 relation="<=",
                 bound=_EXACT,
             ),
@@ -364,7 +365,7 @@ def measure_steps(seed: np.random.SeedSequence) -> Stepwise:
     )
 
 
-def steps_claim(found: Stepwise) -> Claim:
+def steps_claim(game: Stepwise) -> Claim:
     """Check claim (b): Lemma 1."""
     return Claim(
         key="b",
@@ -373,21 +374,21 @@ def steps_claim(found: Stepwise) -> Claim:
             " products of all densities (Lemma 1)."
         ),
         where="Section 3.2",
-        found=(
-            f"In {found.games:,} games of {found.steps} releases in {found.columns} dimensions the"
-            f" two differ by at most {said(found.difference)}; so does the belief from one release"
+        outcome=(
+            f"In {game.games:,} games of {game.steps} releases in {game.columns} dimensions the"
+            f" two differ by at most {quote(game.difference)}; so does the belief from one release"
             " with the noise of all (Gaussian)."
         ),
         checks=(
             Check(
                 what="largest difference, step by step against all at once",
-                value=found.difference,
+                value=game.difference,
                 relation="<=",
                 bound=_EXACT,
             ),
             Check(
                 what="largest difference, step by step against one release",
-                value=found.one_step,
+                value=game.one_step,
                 relation="<=",
                 bound=_EXACT,
             ),

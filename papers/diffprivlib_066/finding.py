@@ -9,7 +9,7 @@ kept). Its models come over as JSON. Of each it knows the noise that the seed dr
 noise      ∥∇J(θ)∥ over many fits against the Gamma law that expost claims (Kolmogorov–Smirnov);
 residual   ∇J(θ) + b against the solver's tolerance, and what it left above the minimum;
 intervals  the loss of the minimiser behind θ, which b determines, against the interval of θ;
-promise    how often an exposure is proved to pass the ε that was guaranteed;
+guarantee  how often an exposure is proved to pass the ε that was guaranteed;
 time       one fit of each, alternating.
 """
 
@@ -65,9 +65,9 @@ def environment(folder: Path) -> Path:
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
         command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        found = subprocess.run([*command, *REQUIREMENTS], capture_output=True, text=True)
-        if found.returncode:
-            sys.exit(f"pip install {' '.join(REQUIREMENTS)} failed:\n{found.stderr.strip()}")
+        install = subprocess.run([*command, *REQUIREMENTS], capture_output=True, text=True)
+        if install.returncode:
+            sys.exit(f"pip install {' '.join(REQUIREMENTS)} failed:\n{install.stderr.strip()}")
     return python
 
 
@@ -113,9 +113,9 @@ def model_of(case: Case, fit: dict[str, Any]) -> LogisticRegression:
     return LogisticRegression(**{**fit, **defaults, **case.settings, **arrays})
 
 
-def gradient(private: PrivateForeign, place: int) -> np.ndarray:
+def gradient(private: PrivateForeign, number: int) -> np.ndarray:
     """Return ∇J(θ) of one fit, in units of q̃."""
-    fit = private.fits[place]
+    fit = private.fits[number]
     problem = fit.problem
     slope = problem.loss.slope(problem.held.X @ fit.theta, problem.held.y)
     return slope @ problem.held.X + problem.count * problem.penalty * fit.theta
@@ -142,8 +142,8 @@ def outside(private: PrivateForeign, noises: np.ndarray) -> int | None:
     for fit, b in zip(private.fits, noises, strict=True):
         tilted = replace(fit.problem, linear=b / private.rows)
         try:
-            found = minimise(tilted, tolerance=1e-11, start=fit.theta)
-            exact += fit.exact_losses(found.theta)
+            minimum = minimise(tilted, tolerance=1e-11, start=fit.theta)
+            exact += fit.exact_losses(minimum.theta)
         except (ConvergenceError, InvalidInput):
             return None
     slack = 1e-9 * (1 + np.abs(exact))
@@ -151,7 +151,7 @@ def outside(private: PrivateForeign, noises: np.ndarray) -> int | None:
 
 
 def check_reading(library: Library, case: Case, count: int) -> dict[str, object]:
-    """Noise, residual, intervals and promise over fits of one case."""
+    """Noise, residual, intervals and guarantee over fits of one case."""
     norms, residuals, left, widths, exposures = [], [], [], [], []
     refused = broken = missed = unknown = 0
     tol = case.settings.get("tol", 1e-4)
@@ -161,14 +161,14 @@ def check_reading(library: Library, case: Case, count: int) -> dict[str, object]
         assert private is not None
         noises = np.array(fit["noise"]) / private.stretch
         try:
-            found = profile(model, case.X, case.y)
+            result = profile(model, case.X, case.y)
         except WrongRows:
             raise
         except InvalidInput:
             refused += 1
             continue
-        for place, b in enumerate(noises):
-            g = gradient(private, place)
+        for number, b in enumerate(noises):
+            g = gradient(private, number)
             norms.append(float(np.linalg.norm(g)))
             residuals.append(float(np.max(np.abs(g + b))) * private.stretch / private.rows)
         if residuals[-1] > tol:
@@ -176,9 +176,9 @@ def check_reading(library: Library, case: Case, count: int) -> dict[str, object]
             left.append(left_over(private, noises[-1], gradient(private, -1) + noises[-1]))
         beyond = outside(private, noises)
         missed, unknown = missed + (beyond or 0), unknown + (beyond is None)
-        broken += found.guarantee_exceeded
-        widths.append(float(np.max(found.loss_high - found.loss_low)))
-        exposures.append(float(np.max(found.exposure)))
+        broken += result.guarantee_exceeded
+        widths.append(float(np.max(result.loss_high - result.loss_low)))
+        exposures.append(float(np.max(result.exposure)))
         if seed == 0:
             held, law = private.held, private.fits[0].law
     scale = 1 / law.rate
@@ -190,7 +190,7 @@ def check_reading(library: Library, case: Case, count: int) -> dict[str, object]
         "rows": len(case.X),
         "held": _digits([held])[0] if np.isfinite(held) else "not bounded",
         "refused, no minimiser to find": refused,
-        "promise broken": broken,
+        "guarantee exceeded": broken,
         "largest exposure, median and most": _digits([np.median(exposures), max(exposures)]),
         "widest interval, median": _digits([np.median(widths)])[0],
         "rows outside their interval": missed,

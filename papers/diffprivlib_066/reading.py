@@ -150,9 +150,9 @@ class PrivateForeign:
         """log p(θ ∣ D) − log p(θ ∣ D₋ᵢ) of every row, the sum over the fits, with its interval."""
         loss, low, high, square = np.zeros((4, self.rows))
         for fit in self.fits:
-            found = fit.losses()
-            loss, low, high = loss + found.loss, low + found.low, high + found.high
-            square = square + found.distance**2
+            losses = fit.losses()
+            loss, low, high = loss + losses.loss, low + losses.low, high + losses.high
+            square = square + losses.distance**2
         return RowLosses(
             loss=loss,
             low=low,
@@ -221,23 +221,23 @@ def read_private(model: Any, X: Any, y: Any) -> PrivateForeign | None:
             f"X has {features.shape[1]} columns: the model was fitted on {coef.shape[1]}."
         )
     epsilon, data_norm, C = (_constant(name, model) for name in ("epsilon", "data_norm", "C"))
-    how = _Calibration.of(epsilon / len(coef), data_norm, C, bool(model.fit_intercept))
+    calibration = _Calibration.of(epsilon / len(coef), data_norm, C, bool(model.fit_intercept))
     norms = np.linalg.norm(features, axis=1)
-    rows = how.rows(features, norms, data_norm)
-    fits = _fits(model, how, rows, _targets(y, model.classes_, len(rows)))
-    held = len(fits) * how.held
+    rows = calibration.rows(features, norms, data_norm)
+    fits = _fits(model, calibration, rows, _targets(y, model.classes_, len(rows)))
+    held = len(fits) * calibration.held
     classes = "" if len(fits) == 1 else f", {len(fits)} classes each against the rest"
     return PrivateForeign(
         fits=fits,
         epsilon=epsilon,
         held=held,
-        stretch=how.stretch,
+        stretch=calibration.stretch,
         description=(
             f"LogisticRegression of diffprivlib, epsilon={epsilon:g}, data_norm={data_norm:g},"
             f" C={C:g}, n={len(rows)}, d={rows.shape[1]}{classes}"
         ),
         notices=(
-            *_promise(model, fits, held),
+            *_guarantee(model, fits, held),
             *_noise(model, version, bool(norms.max() == data_norm)),
         ),
     )
@@ -259,22 +259,24 @@ def _constant(name: str, model: Any) -> float:
 
 
 def _fits(
-    model: Any, how: _Calibration, rows: FloatArray, targets: list[FloatArray]
+    model: Any, calibration: _Calibration, rows: FloatArray, targets: list[FloatArray]
 ) -> tuple[PerturbedFit, ...]:
     n, columns = rows.shape
     if not 0 <= model.tol < math.inf:
         raise InvalidInput(f"tol={model.tol!r}: must be a finite number of at least 0.")
-    thetas = how.theta(np.asarray(model.coef_, dtype=np.float64), model.intercept_)
+    thetas = calibration.theta(np.asarray(model.coef_, dtype=np.float64), model.intercept_)
     if not np.all(np.isfinite(thetas)):
         raise InvalidInput("model: its coefficients are not finite; no loss can be computed.")
     # The solver stops by its own test, or when its steps are used up; only the first bounds r.
     stopped = np.ravel(model.n_iter_) < model.max_iter
     return tuple(
         PerturbedFit(
-            problem=Objective.of(X=rows, y=y, loss=Logistic(), penalty=how.penalty(columns) / n),
+            problem=Objective.of(
+                X=rows, y=y, loss=Logistic(), penalty=calibration.penalty(columns) / n
+            ),
             theta=theta,
-            law=NormLaplace(rate=how.rate, dimension=columns),
-            tolerance=n * model.tol / how.stretch if met else math.inf,
+            law=NormLaplace(rate=calibration.rate, dimension=columns),
+            tolerance=n * model.tol / calibration.stretch if met else math.inf,
         )
         for theta, y, met in zip(thetas, targets, stopped, strict=True)
     )
@@ -290,51 +292,51 @@ def _targets(y: Any, classes: Any, rows: int) -> list[FloatArray]:
     labels = np.asarray(y).reshape(rows, -1)
     if labels.shape[1] != 1 or not np.all(np.isin(labels, known)):
         raise InvalidInput(f"y: must hold one of {known.tolist()!r} for each row of X.")
-    return [np.where(labels[:, 0] == one, 1.0, -1.0) for one in known]
+    return [np.where(labels[:, 0] == label, 1.0, -1.0) for label in known]
 
 
-def _promise(model: Any, fits: tuple[PerturbedFit, ...], held: float) -> list[str]:
+def _guarantee(model: Any, fits: tuple[PerturbedFit, ...], held: float) -> list[str]:
     """Return the notices on the mechanism."""
-    found = []
+    notes = []
     if held > model.epsilon:
         most = "not bounded" if math.isinf(held) else nats(upper_text(held, 3))
-        found.append(
+        notes.append(
             "diffprivlib takes the curvature of a row of norm q for q/4, where it is q²/4"
             f"{', and does not penalise the intercept' if model.fit_intercept else ''}: the most"
             f" that removing a row of some data can lose is {most}, not epsilon={model.epsilon:g}."
         )
     share = max(fit.runaway_share() for fit in fits)
     if share >= 1e-3:
-        found.append(
+        notes.append(
             f"The noise leaves no minimiser in {share:.1%} of such fits, since the intercept is not"
             " penalised: typical exposures are those of the others."
         )
     if all(math.isfinite(fit.tolerance) for fit in fits):
-        found.append(
+        notes.append(
             "Its solver is taken to have stopped by its own test, at a gradient of up to"
             f" tol={model.tol:g} a row: the noise is known to within that, which every interval"
             " counts."
         )
     else:
-        found.append(
+        notes.append(
             f"Its solver used up max_iter={model.max_iter}: how far the noise is from what the"
             " coefficients imply is not known, and every interval is as wide as any noise allows."
         )
-    return found
+    return notes
 
 
 def _noise(model: Any, version: str | None, read: bool) -> list[str]:
     """Return the notices on the noise and the bounds."""
-    found = []
+    notes = []
     if read:
-        found.append(
+        notes.append(
             "data_norm is the norm of the longest row: read from the data, which is not private."
         )
     if getattr(model, "random_state", None) is not None:
-        found.append("The noise was drawn from a seed: anyone who knows it can remove it.")
+        notes.append("The noise was drawn from a seed: anyone who knows it can remove it.")
     if version is None:
-        found.append(f"The version of diffprivlib is not known: read as {_VERSION}.")
-    found.append(
+        notes.append(f"The version of diffprivlib is not known: read as {_VERSION}.")
+    notes.append(
         "Its coefficients are on no public grid: what their low bits reveal is not counted."
     )
-    return found
+    return notes

@@ -46,9 +46,9 @@ def fit(X: np.ndarray, y: np.ndarray, settings: dict[str, object], seed: int) ->
     start = time.perf_counter()
     model.fit(X, y)
     seconds = time.perf_counter() - start
-    found = {name: np.asarray(getattr(model, name)).tolist() for name in READ}
-    found |= {"max_iter": model.max_iter, "tol": model.tol}
-    return found | {"seconds": seconds, "noise": noise(model, len(X), seed)}
+    record = {name: np.asarray(getattr(model, name)).tolist() for name in READ}
+    record |= {"max_iter": model.max_iter, "tol": model.tol}
+    return record | {"seconds": seconds, "noise": noise(model, len(X), seed)}
 
 
 def main() -> None:

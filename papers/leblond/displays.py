@@ -52,10 +52,10 @@ class WorstCaseDisplay(Display):
     def _draw(self, ax: Any) -> None:
         """Draw both sets of points, and A(x)."""
         guess = {"marker": "o", "mfc": "none", "mec": ORANGE, "ms": 5, "mew": 0.7}
-        found = {"marker": ".", "color": BLUE, "ms": 2.5}
+        points = {"marker": ".", "color": BLUE, "ms": 2.5}
         common = {"ls": "", "rasterized": True}
         ax.plot(*self.worst_case.T, label=r"$A_{wc}(y_i)$, worst case", **guess, **common)
-        ax.plot(*self.shift.T, label=rf"$A(y_i)$, {self.method}", **found, **common)
+        ax.plot(*self.shift.T, label=rf"$A(y_i)$, {self.method}", **points, **common)
         _base_point(ax, INK)
         _plane(ax)
 
@@ -85,11 +85,11 @@ class SphereDisplay(Display):
         _two_columns(neighbours)
         if _checks.integer("row", row, least=0) >= len(neighbours):
             raise InvalidInput(f"row={row!r}: must be below {len(neighbours)}, counted from 0.")
-        one = slice(row, row + 1)
+        block = slice(row, row + 1)
         return cls(
             row=row,
-            shift=neighbours.shifts.block(one)[0],
-            worst_case=neighbours.worst_case.block(one)[0],
+            shift=neighbours.shifts.block(block)[0],
+            worst_case=neighbours.worst_case.block(block)[0],
             sphere_centre=neighbours.sphere_centre[row] - neighbours.base,
             sphere_radius=float(neighbours.sphere_radius[row]),
             ball_centre=neighbours.ball_centre[row] - neighbours.base,

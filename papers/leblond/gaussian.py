@@ -14,7 +14,7 @@ import numpy as np
 from expost.epsilon.ranked import rank_averages
 from expost.noise import Gaussian, GaussianLaw
 from expost.types import FloatArray, IntArray
-from papers.common.claims import Check, Claim, said
+from papers.common.claims import Check, Claim, quote
 from papers.common.exhibits import Exhibit, Table
 from papers.common.figures import BLUE, INK, ORANGE, Curve, CurvesDisplay, Guide, panels
 from papers.leblond.onset import SPECTRUM, Sampled, sampled_roots
@@ -125,29 +125,29 @@ def _sampled_onset(
     return sampled_roots(passed, effort.batches, apart, bracket=(0.1, 10.0))
 
 
-def gaussian_claim(found: GaussianTransition) -> Claim:
+def gaussian_claim(transition: GaussianTransition) -> Claim:
     """Check claim (g): the key findings apply to Gaussian noise as well."""
-    values = np.array([one.value for one in found.sampled])
-    miss = float(np.max(np.abs(values / found.leaves - 1)))
-    early = found.inverse_scales * found.farthest <= found.leaves
+    values = np.array([root.value for root in transition.sampled])
+    miss = float(np.max(np.abs(values / transition.leaves - 1)))
+    early = transition.inverse_scales * transition.farthest <= transition.leaves
     # Nine ranks in ten: the lowest are near 0, the highest those of the very rows that leave.
-    edge = round(0.05 * len(found.first))
-    kept = slice(edge, len(found.first) - edge)
-    off = np.abs(found.profile[early][:, kept] / found.first[kept] - 1)
-    growth = _growth(found)
-    start = f"ε = {said(found.low)}" if found.low > 0 else "below every ε"
+    edge = round(0.05 * len(transition.first))
+    kept = slice(edge, len(transition.first) - edge)
+    off = np.abs(transition.profile[early][:, kept] / transition.first[kept] - 1)
+    growth = _growth(transition)
+    start = f"ε = {quote(transition.low)}" if transition.low > 0 else "below every ε"
     return Claim(
         key="g",
         says="The key findings apply to Gaussian noise as well.",
         where="Section 4.1",
-        found=(
+        outcome=(
             "With μ = distance/σ for β·distance, E|ℓ|/μ leaves its first plateau, √(2/π), for"
-            f" every row at μ = {found.leaves:.4g} by the exact law, and at {values.min():.3f} to"
-            f" {values.max():.3f} on refitted models with sampled noise: the onset scales as"
-            f" 1/distance here too. Past μ = {found.arrives:.4g} the mean exposure joins the mean"
-            f" loss, μ²/2, so that over 1/σ it continues to grow with the power {growth:.3f}, where"
-            f" norm-Laplace noise has a second plateau. At δ = {said(_DELTA)} the transition runs"
-            f" from {start} to {said(found.high)}."
+            f" every row at μ = {transition.leaves:.4g} by the exact law, and at {values.min():.3f}"
+            f" to {values.max():.3f} on refitted models with sampled noise: the onset scales as"
+            f" 1/distance here too. Past μ = {transition.arrives:.4g} the mean exposure joins the"
+            f" mean loss, μ²/2, so that over 1/σ it continues to grow with the power {growth:.3f},"
+            f" where norm-Laplace noise has a second plateau. At δ = {quote(_DELTA)} the transition"
+            f" runs from {start} to {quote(transition.high)}."
         ),
         checks=(
             Check(
@@ -173,29 +173,29 @@ def gaussian_claim(found: GaussianTransition) -> Claim:
     )
 
 
-def _growth(found: GaussianTransition) -> float:
+def _growth(transition: GaussianTransition) -> float:
     """d log(profile)/d log(1/σ) of the median rank between the last two σ."""
-    middle = found.profile.shape[1] // 2
-    rise = math.log(found.profile[-1, middle] / found.profile[-2, middle])
-    return rise / math.log(found.inverse_scales[-1] / found.inverse_scales[-2])
+    middle = transition.profile.shape[1] // 2
+    rise = math.log(transition.profile[-1, middle] / transition.profile[-2, middle])
+    return rise / math.log(transition.inverse_scales[-1] / transition.inverse_scales[-2])
 
 
-def gaussian_exhibit(found: GaussianTransition) -> Exhibit:
+def gaussian_exhibit(transition: GaussianTransition) -> Exhibit:
     """Figs 6 and 7 (right) again, under Gaussian noise."""
-    count = found.profile.shape[1]
+    count = transition.profile.shape[1]
     chosen = np.unique([round(share * (count - 1)) for share in _SHOWN_RANKS])
     left = CurvesDisplay(
         curves=tuple(
             Curve(
-                x=found.inverse_scales,
-                y=found.profile[:, place],
-                label=f"{place + 1:,}",
+                x=transition.inverse_scales,
+                y=transition.profile[:, rank],
+                label=f"{rank + 1:,}",
                 colour=index / max(1, len(chosen) - 1),
-                spread=2 * found.error[:, place],
+                spread=2 * transition.error[:, rank],
             )
-            for index, place in enumerate(chosen)
+            for index, rank in enumerate(chosen)
         ),
-        guides=(Guide(at=found.leaves / found.farthest, label="low (exact)"),),
+        guides=(Guide(at=transition.leaves / transition.farthest, label="low (exact)"),),
         xlabel=r"$1/\sigma$",
         ylabel=r"mean exposure $\cdot\,\sigma$",
         legend_title="rank",
@@ -212,8 +212,8 @@ def gaussian_exhibit(found: GaussianTransition) -> Exhibit:
             ),
         ),
         guides=(
-            Guide(at=found.leaves, label=f"leaves, {found.leaves:.3f}"),
-            Guide(at=found.arrives, label=f"joins μ²/2, {found.arrives:.3f}", style=":"),
+            Guide(at=transition.leaves, label=f"leaves, {transition.leaves:.3f}"),
+            Guide(at=transition.arrives, label=f"joins μ²/2, {transition.arrives:.3f}", style=":"),
             Guide(at=math.sqrt(2 / math.pi), axis="y", style=":", colour=INK),
         ),
         xlabel=r"$\mu = |A(x) - A(y_i)|\,/\,\sigma$",
@@ -224,7 +224,7 @@ def gaussian_exhibit(found: GaussianTransition) -> Exhibit:
         name="gaussian",
         title="Section 4.1: the transition under Gaussian noise",
         caption=(
-            f"Left: as Figure 6, {found.models} models, with 1/σ for β (bands: two standard"
+            f"Left: as Figure 6, {transition.models} models, with 1/σ for β (bands: two standard"
             " errors). Right: every row at once, by the exact law; the plateau √(2/π), its end, and"
             " where the mean exposure joins the mean loss μ²/2."
         ),
@@ -232,10 +232,10 @@ def gaussian_exhibit(found: GaussianTransition) -> Exhibit:
         tables={
             "gaussian": Table(
                 columns={
-                    "rank": np.repeat(chosen + 1, len(found.inverse_scales)),
-                    "inverse_sigma": np.tile(found.inverse_scales, len(chosen)),
-                    "mean_exposure_times_sigma": found.profile[:, chosen].T.ravel(),
-                    "standard_error": found.error[:, chosen].T.ravel(),
+                    "rank": np.repeat(chosen + 1, len(transition.inverse_scales)),
+                    "inverse_sigma": np.tile(transition.inverse_scales, len(chosen)),
+                    "mean_exposure_times_sigma": transition.profile[:, chosen].T.ravel(),
+                    "standard_error": transition.error[:, chosen].T.ravel(),
                 },
                 note="The ranks of the figure.",
             ),
@@ -248,11 +248,11 @@ def gaussian_exhibit(found: GaussianTransition) -> Exhibit:
             ),
             "gaussian-onset": Table(
                 columns={
-                    "i": found.rows + 1,
-                    "distance": found.distance,
-                    "mu_exact": np.full(len(found.rows), found.leaves),
-                    "mu_sampled": np.array([one.value for one in found.sampled]),
-                    "standard_error": np.array([one.error for one in found.sampled]),
+                    "i": transition.rows + 1,
+                    "distance": transition.distance,
+                    "mu_exact": np.full(len(transition.rows), transition.leaves),
+                    "mu_sampled": np.array([root.value for root in transition.sampled]),
+                    "standard_error": np.array([root.error for root in transition.sampled]),
                 }
             ),
         },

@@ -21,7 +21,7 @@ from expost.losses import Logistic
 from expost.mechanisms import ObjectivePerturbation
 from expost.mechanisms.sampling import perturbed_minimisers
 from expost.types import FloatArray
-from papers.common.claims import Check, Claim, said
+from papers.common.claims import Check, Claim, quote
 from papers.common.exhibits import Exhibit, Table, thinned
 from papers.common.figures import BLUE, GREY, ORANGE, Curve, CurvesDisplay, Guide, panels
 from papers.leblond import points
@@ -60,27 +60,29 @@ def draw_objective_samples(
     n, d = X.shape
     rows = points.removed_rows()
     rng = np.random.default_rng(seed)
-    asked = 1.0 if penalty is None else penalty / n
+    regularization = 1.0 if penalty is None else penalty / n
     base, around = [], []
     for power in points.LOG_EPSILONS:
-        how = ObjectivePerturbation(
+        mechanism = ObjectivePerturbation(
             epsilon=10.0**power,
             noise="laplace",
             calibration="published",
             loss=Logistic(),
-            regularization=asked,
+            regularization=regularization,
             rows=n,
             dimension=d,
         )
-        noise = how.law.sample((1 + len(rows)) * points.MODELS, rng)
+        noise = mechanism.law.sample((1 + len(rows)) * points.MODELS, rng)
         parts = noise.reshape(1 + len(rows), points.MODELS, d)
-        base.append(_released(X, y, how, parts[0]))
+        base.append(_released(X, y, mechanism, parts[0]))
         kept = [np.arange(n) != row for row in rows]
-        around.append([_released(X[k], y[k], how, b) for k, b in zip(kept, parts[1:], strict=True)])
-    centre = minimise(_problem(X, y, asked * n)).theta
+        around.append(
+            [_released(X[k], y[k], mechanism, b) for k, b in zip(kept, parts[1:], strict=True)]
+        )
+    centre = minimise(_problem(X, y, regularization * n)).theta
     without = [np.delete(np.arange(n), row) for row in rows]
     far = [
-        float(np.linalg.norm(minimise(_problem(X[k], y[k], asked * n)).theta - centre))
+        float(np.linalg.norm(minimise(_problem(X[k], y[k], regularization * n)).theta - centre))
         for k in without
     ]
     return Samples(
@@ -98,10 +100,10 @@ def _problem(X: FloatArray, y: FloatArray, penalty: float) -> Objective:
 
 
 def _released(
-    X: FloatArray, y: FloatArray, how: ObjectivePerturbation, noise: FloatArray
+    X: FloatArray, y: FloatArray, mechanism: ObjectivePerturbation, noise: FloatArray
 ) -> FloatArray:
     """Return minimisers for the noises (m, d), (m, d)."""
-    return perturbed_minimisers(_problem(X, y, how.penalty_sum), noise / len(X))
+    return perturbed_minimisers(_problem(X, y, mechanism.penalty_sum), noise / len(X))
 
 
 def objective_samples_exhibits(same: Samples, default: Samples) -> tuple[Exhibit, Exhibit]:
@@ -208,7 +210,7 @@ def measure_objective(
     fewer_rows = Objective.of(
         X=X, y=y, loss=Logistic(), penalty=np.full(X.shape[1], regularization)
     )
-    how = ObjectivePerturbation(
+    mechanism = ObjectivePerturbation(
         epsilon=1.0,
         noise="laplace",
         loss=Logistic(),
@@ -219,7 +221,7 @@ def measure_objective(
     choice = choose_epsilon(
         X,
         y,
-        mechanism=how.sampler(fewer_rows),
+        mechanism=mechanism.sampler(fewer_rows),
         epsilons=_EPSILONS.tolist(),
         models=models,
         random_state=np.random.default_rng(first),
@@ -259,8 +261,8 @@ def _cloud_size(samples: Samples) -> FloatArray:
 
 def _hidden(samples: Samples) -> float:
     """Return the size of the clouds at ε = 100 over the mean distance of the neighbours."""
-    place = points.LOG_EPSILONS.index(2.0)
-    return float(_cloud_size(samples)[place]) / _apart(samples)
+    index = points.LOG_EPSILONS.index(2.0)
+    return float(_cloud_size(samples)[index]) / _apart(samples)
 
 
 def _apart(samples: Samples) -> float:
@@ -273,22 +275,29 @@ def _crossed(epsilons: FloatArray, curve: FloatArray, level: float) -> float:
     return float(crossing(epsilons, np.asarray(curve)[:, None], level)[0])
 
 
-def objective_exhibit(found: ObjectiveTransition) -> Exhibit:
+def objective_exhibit(transition: ObjectiveTransition) -> Exhibit:
     """Return one-sidedness and profiles over ε, both mechanisms."""
-    shown = [min(round(share * found.rows), found.rows - 1) for share in _SHOWN]
+    shown = [min(round(share * transition.rows), transition.rows - 1) for share in _SHOWN]
     left = CurvesDisplay(
         curves=tuple(
             Curve(x=x, y=np.asarray(y), label=label, colour=colour, style=style, marker=marker)
             for x, y, label, colour, style, marker in (
-                (found.fine, found.output.farthest, "farthest row, output", ORANGE, "-", ""),
-                (found.epsilons, found.objective.farthest, "objective", ORANGE, "", "o"),
-                (found.fine, found.output.median, "median row, output", BLUE, "-", ""),
-                (found.epsilons, found.objective.median, "objective", BLUE, "", "s"),
+                (
+                    transition.fine,
+                    transition.output.farthest,
+                    "farthest row, output",
+                    ORANGE,
+                    "-",
+                    "",
+                ),
+                (transition.epsilons, transition.objective.farthest, "objective", ORANGE, "", "o"),
+                (transition.fine, transition.output.median, "median row, output", BLUE, "-", ""),
+                (transition.epsilons, transition.objective.median, "objective", BLUE, "", "s"),
             )
         ),
         guides=tuple(
             Guide(at=at, label=f"{name}, {at:.3g}", style=style, colour=GREY)
-            for name, at, style in (("low", found.low, ":"), ("high", found.high, "-."))
+            for name, at, style in (("low", transition.low, ":"), ("high", transition.high, "-."))
             if math.isfinite(at)
         ),
         xlabel=r"$\epsilon$",
@@ -302,15 +311,15 @@ def objective_exhibit(found: ObjectiveTransition) -> Exhibit:
             for share, rank in zip(_SHOWN, shown, strict=True)
             for curve in (
                 Curve(
-                    x=found.epsilons,
-                    y=found.output_profile[:, rank],
+                    x=transition.epsilons,
+                    y=transition.output_profile[:, rank],
                     colour=share,
                     width=1.2,
                     label=None,
                 ),
                 Curve(
-                    x=found.epsilons,
-                    y=found.profile[:, rank],
+                    x=transition.epsilons,
+                    y=transition.profile[:, rank],
                     colour=share,
                     style="",
                     marker="o",
@@ -324,32 +333,35 @@ def objective_exhibit(found: ObjectiveTransition) -> Exhibit:
         legend_title="rank / n",
         beside=True,
     )
-    onset, end = found.onsets, found.ends
+    onset, end = transition.onsets, transition.ends
     return Exhibit(
         name="objective",
         title="Left open: the transition under objective perturbation",
         caption=(
             "What Section 3.2 expects and leaves open. Objective perturbation,"
-            f" Λ = 1, norm-Laplace noise; every {_EVERY}th row and the farthest, {found.rows:,} in"
-            f" all, and {found.models} sampled releases at each ε, with exact losses (the full"
-            " table takes minutes). Output perturbation of the same rows beside it, by its exact"
-            f" law. The farthest row's losses turn one-sided at ε = {said(onset[0])} under"
-            f" objective perturbation and {said(onset[1])} under output perturbation, the median"
-            f" row's have done so at {said(end[0])} and {said(end[1])}. low and high, as"
-            " choose_epsilon gives them, keep a margin for the sampling. Low ranks differ because"
-            " objective"
+            f" Λ = 1, norm-Laplace noise; every {_EVERY}th row and the farthest,"
+            f" {transition.rows:,} in all, and {transition.models} sampled releases at each ε, with"
+            " exact losses (the full table takes minutes). Output perturbation of the same rows"
+            " beside it, by its exact law. The farthest row's losses turn one-sided at ε ="
+            f" {quote(onset[0])} under objective perturbation and {quote(onset[1])} under output"
+            f" perturbation, the median row's have done so at {quote(end[0])} and {quote(end[1])}."
+            " low and high, as choose_epsilon gives them, keep a margin for the sampling. Low ranks"
+            " differ because objective"
             " perturbation keeps λ = nΛ when a row leaves: what moves the model is ∇ℓ, not ∇ℓ less"
             " its mean."
         ),
         draw=lambda: panels([left, right], columns=2, size=(5.6, 4.4)),
-        tables={"objective": _curves_table(found), "objective-profiles": _profiles_table(found)},
+        tables={
+            "objective": _curves_table(transition),
+            "objective-profiles": _profiles_table(transition),
+        },
     )
 
 
-def _curves_table(found: ObjectiveTransition) -> Table:
+def _curves_table(transition: ObjectiveTransition) -> Table:
     parts = (
-        ("objective", found.epsilons, found.objective),
-        ("output", found.fine, found.output),
+        ("objective", transition.epsilons, transition.objective),
+        ("output", transition.fine, transition.output),
     )
     return Table(
         columns={
@@ -361,24 +373,24 @@ def _curves_table(found: ObjectiveTransition) -> Table:
     )
 
 
-def _profiles_table(found: ObjectiveTransition) -> Table:
-    ranks = thinned(found.rows)
-    count = len(found.epsilons)
+def _profiles_table(transition: ObjectiveTransition) -> Table:
+    ranks = thinned(transition.rows)
+    count = len(transition.epsilons)
     return Table(
         columns={
-            "epsilon": np.repeat(found.epsilons, len(ranks)),
+            "epsilon": np.repeat(transition.epsilons, len(ranks)),
             "rank": np.tile(ranks + 1, count),
-            "objective_exposure_over_epsilon": found.profile[:, ranks].ravel(),
-            "output_exposure_over_epsilon": found.output_profile[:, ranks].ravel(),
+            "objective_exposure_over_epsilon": transition.profile[:, ranks].ravel(),
+            "output_exposure_over_epsilon": transition.output_profile[:, ranks].ravel(),
         },
         note=f"about {len(ranks)} of the ranks",
     )
 
 
-def objective_claim(found: ObjectiveTransition) -> Claim:
+def objective_claim(transition: ObjectiveTransition) -> Claim:
     """Check claim (j): the key results carry over to objective perturbation."""
-    (onset, exact_onset), (end, exact_end) = found.onsets, found.ends
-    size, apart = found.similar
+    (onset, exact_onset), (end, exact_end) = transition.onsets, transition.ends
+    size, apart = transition.similar
     checks = (
         Check(
             what="largest ratio of the clouds' sizes in Figs 1 and 8, either way, at any ε",
@@ -407,13 +419,13 @@ def objective_claim(found: ObjectiveTransition) -> Claim:
         Check(
             what="largest change of the profile over ε between the two smallest ε, but for the"
             " least exposed twentieth",
-            value=found.changes[0],
+            value=transition.changes[0],
             relation="<=",
             bound=_CLOSE,
         ),
         Check(
             what="the same between the two largest ε",
-            value=found.changes[1],
+            value=transition.changes[1],
             relation="<=",
             bound=_CLOSE,
         ),
@@ -425,10 +437,10 @@ def objective_claim(found: ObjectiveTransition) -> Claim:
             " perturbation."
         ),
         where="Section 3.2, Appendix A",
-        found=(
+        outcome=(
             f"The clouds of the two figures differ in size by a factor of {size:.2f} at most. The"
-            f" transition runs from ε = {said(onset)} to {said(end)} under objective perturbation"
-            f" and from {said(exact_onset)} to {said(exact_end)} under output perturbation of the"
+            f" transition runs from ε = {quote(onset)} to {quote(end)} under objective perturbation"
+            f" and from {quote(exact_onset)} to {quote(exact_end)} under output perturbation of the"
             " same rows (by how one-sided the losses are, which both mechanisms have), and the"
             " profile over ε is the same before it and the same after it."
         ),

@@ -16,7 +16,7 @@ from expost._numerics import bracket_root
 from expost.noise import NormLaplace
 from expost.noise.transition import first_plateau
 from expost.types import FloatArray, IntArray
-from papers.common.claims import Check, Claim, said
+from papers.common.claims import Check, Claim, quote
 from papers.common.exhibits import Exhibit, Table
 from papers.common.figures import GREY, INK, Curve, CurvesDisplay, Guide, panels
 from papers.leblond.setting import TOLERANCE, Effort, Setting
@@ -64,7 +64,7 @@ class Onset:
     ``distance``  (r,) exact.      ``critical`` (r,) the exact β*.
     ``sampled``   (r,) β*·distance from refitted models and sampled noise.
     ``constant``  the exact one.   ``smallest``: the least exact β* of all rows of the data.
-    ``belief``, ``exposure``  of y_max at low, and its exposure at a tenth of low.
+    ``posterior``, ``exposure``  of y_max at low, and its exposure at a tenth of low.
     """
 
     rows: IntArray
@@ -74,7 +74,7 @@ class Onset:
     constant: float
     smallest: float
     low: float
-    belief: tuple[float, float]
+    posterior: tuple[float, float]
     exposure: tuple[float, float]
     dimension: int
     rate: float
@@ -98,7 +98,7 @@ def measure_onset(setting: Setting, effort: Effort, seed: np.random.SeedSequence
         constant=sweep.transition.leaves,
         smallest=setting.rate * float(sweep.critical.min()),
         low=sweep.low,
-        belief=_two(at.expected_posterior()),
+        posterior=_two(at.expected_posterior()),
         exposure=_two(at.expected_exposure),
         dimension=setting.dimension,
         rate=setting.rate,
@@ -145,16 +145,16 @@ def sampled_roots(
     ends = [np.full(batches, end / apart) for end in bracket]
     below, above = bracket_root(passed, ends[0], ends[1], halvings=_HALVINGS)
     roots = 0.5 * (below + above) * apart
-    found = (passed(ends[0]) <= 0) & (passed(ends[1]) > 0)
-    roots = np.where(found, roots, math.nan)
+    bracketed = (passed(ends[0]) <= 0) & (passed(ends[1]) > 0)
+    roots = np.where(bracketed, roots, math.nan)
     error = float(np.std(roots, ddof=1)) / math.sqrt(batches) if batches > 1 else math.inf
     return Sampled(value=float(np.mean(roots)), error=error)
 
 
 def scaling_claim(onset: Onset) -> Claim:
     """Check claim (c): the onset scales as 1/distance (Fig. 7)."""
-    values = np.array([one.value for one in onset.sampled])
-    errors = np.array([one.error for one in onset.sampled])
+    values = np.array([root.value for root in onset.sampled])
+    errors = np.array([root.error for root in onset.sampled])
     miss = float(np.max(np.abs(values / onset.constant - 1)))
     betas = values / onset.distance
     slope = float(np.polyfit(np.log(onset.distance), np.log(betas), 1)[0])
@@ -165,7 +165,7 @@ def scaling_claim(onset: Onset) -> Claim:
             " same for all rows, and β* is smallest for y_max."
         ),
         where="Section 5.4, Fig. 7",
-        found=(
+        outcome=(
             f"By the exact law β*·distance = {onset.constant:.6g} for every row, a tenth off the"
             f" plateau. On {len(values)} rows whose models were fitted again, with sampled noise,"
             f" it is {values.min():.3f} to {values.max():.3f} (standard errors up to"
@@ -206,17 +206,17 @@ def protection_claim(onset: Onset) -> Claim:
             " no benefit in privacy."
         ),
         where="Sections 1, 3.3 and 5.4",
-        found=(
+        outcome=(
             "What stays the same is the shape of the profile; the losses themselves go on"
-            f" shrinking. At low, ε = {said(onset.low)}, the farthest row is exposed by"
-            f" {onset.exposure[0]:.2g} nats on average, and an undecided attacker's belief that it"
-            f" was there is {onset.belief[0]:.3f} on average; at a tenth of that ε it is"
-            f" {onset.exposure[1]:.2g} nats and {onset.belief[1]:.3f}."
+            f" shrinking. At low, ε = {quote(onset.low)}, the farthest row is exposed by"
+            f" {onset.exposure[0]:.2g} nats on average, and an undecided attacker's posterior that"
+            f" it was there is {onset.posterior[0]:.3f} on average; at a tenth of that ε it is"
+            f" {onset.exposure[1]:.2g} nats and {onset.posterior[1]:.3f}."
         ),
         checks=(
             Check(
-                what="typical belief in y_max's presence at low, prior ½",
-                value=onset.belief[0],
+                what="expected posterior of y_max's presence at low, prior ½",
+                value=onset.posterior[0],
                 relation="<=",
                 bound=0.75,
             ),
@@ -254,13 +254,13 @@ def onset_exhibit(onset: Onset, setting: Setting) -> Exhibit:
             ),
             *(
                 Curve(
-                    x=np.array([one.value / apart]),
-                    y=np.array([apart * _at(t, exposure, one.value)]),
+                    x=np.array([root.value / apart]),
+                    y=np.array([apart * _at(t, exposure, root.value)]),
                     colour=float(colour),
                     style="",
                     marker="o",
                 )
-                for one, apart, colour in zip(onset.sampled, onset.distance, colours, strict=True)
+                for root, apart, colour in zip(onset.sampled, onset.distance, colours, strict=True)
             ),
         ),
         guides=(Guide(at=start, label="low (exact)"),),
@@ -308,8 +308,8 @@ def onset_exhibit(onset: Onset, setting: Setting) -> Exhibit:
                     "distance": onset.distance,
                     "beta_exact": onset.critical,
                     "beta_times_distance_exact": np.full(len(labels), onset.constant),
-                    "beta_times_distance_sampled": np.array([one.value for one in onset.sampled]),
-                    "standard_error": np.array([one.error for one in onset.sampled]),
+                    "beta_times_distance_sampled": np.array([root.value for root in onset.sampled]),
+                    "standard_error": np.array([root.error for root in onset.sampled]),
                 }
             ),
         },
@@ -317,8 +317,8 @@ def onset_exhibit(onset: Onset, setting: Setting) -> Exhibit:
     )
 
 
-def _at(x: FloatArray, y: FloatArray, place: float) -> float:
-    return float(np.interp(math.log(place), np.log(x), y))
+def _at(x: FloatArray, y: FloatArray, point: float) -> float:
+    return float(np.interp(math.log(point), np.log(x), y))
 
 
 def _collapsed(

@@ -212,8 +212,8 @@ def _sampled_peak(
     def falling(betas: FloatArray) -> FloatArray:
         slopes = []
         for beta, draws in zip(betas, batches, strict=True):
-            way = neighbour - (base + draws / beta)
-            pull = way @ (neighbour - base) / np.linalg.norm(way, axis=1)
+            steps = neighbour - (base + draws / beta)
+            pull = steps @ (neighbour - base) / np.linalg.norm(steps, axis=1)
             slopes.append(beta * np.mean(pull) - setting.dimension)
         return np.array(slopes)
 
@@ -222,9 +222,9 @@ def _sampled_peak(
 
 def peak_claim(peak: Peak) -> Claim:
     """Check claim (f): the onset of the plateau is where the typical coverage peaks (Section 7)."""
-    values = np.array([one.value for one in peak.sampled])
+    values = np.array([root.value for root in peak.sampled])
     spread = float(np.max(np.abs(values / peak.geometric - 1)))
-    apart = [abs(found / peak.onset - 1) for found in (peak.geometric, peak.arithmetic)]
+    apart = [abs(coverage / peak.onset - 1) for coverage in (peak.geometric, peak.arithmetic)]
     return Claim(
         key="f",
         says=(
@@ -232,7 +232,7 @@ def peak_claim(peak: Peak) -> Claim:
             " as C(x, M) does, and the onset of the plateau is where this peak is."
         ),
         where="Section 7",
-        found=(
+        outcome=(
             f"The geometric mean of C(y, M) peaks at β·distance = {peak.geometric:.5g} for every"
             f" row (on refitted models with sampled noise: {values.min():.3f} to"
             f" {values.max():.3f}), its arithmetic mean at {peak.arithmetic:.5g}: like the onset,"
@@ -263,7 +263,7 @@ def peak_claim(peak: Peak) -> Claim:
             ),
             Check(
                 what="decay far below the peak against that of C(x, M), off 1",
-                value=max(abs(one - 1) for one in peak.decay),
+                value=max(abs(ratio - 1) for ratio in peak.decay),
                 relation="<=",
                 bound=0.01,
             ),
@@ -309,13 +309,13 @@ def peak_exhibit(peak: Peak) -> Exhibit:
             ),
             *(
                 Curve(
-                    x=np.array([one.value / apart]),
-                    y=np.exp(geometric_coverage(np.array([one.value / apart]), apart, d)),
+                    x=np.array([root.value / apart]),
+                    y=np.exp(geometric_coverage(np.array([root.value / apart]), apart, d)),
                     colour=float(colour),
                     style="",
                     marker="o",
                 )
-                for one, apart, colour in zip(peak.sampled, peak.distance, colours, strict=True)
+                for root, apart, colour in zip(peak.sampled, peak.distance, colours, strict=True)
             ),
             Curve(x=betas, y=np.exp(itself), label="C(x, M)", colour=INK, style="--", width=1.2),
         ),
@@ -389,8 +389,8 @@ def peak_exhibit(peak: Peak) -> Exhibit:
                     "beta_peak_geometric": peak.geometric / peak.distance,
                     "beta_peak_arithmetic": peak.arithmetic / peak.distance,
                     "beta_onset": peak.onset / peak.distance,
-                    "t_peak_sampled": np.array([one.value for one in peak.sampled]),
-                    "standard_error": np.array([one.error for one in peak.sampled]),
+                    "t_peak_sampled": np.array([root.value for root in peak.sampled]),
+                    "standard_error": np.array([root.error for root in peak.sampled]),
                 }
             ),
         },

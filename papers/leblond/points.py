@@ -8,7 +8,7 @@ import numpy as np
 
 from expost.mechanisms import RowLosses
 from expost.types import FloatArray, IntArray
-from papers.common.claims import Check, Claim, said
+from papers.common.claims import Check, Claim, quote
 from papers.common.exhibits import Exhibit, Table
 from papers.common.figures import panels
 from papers.leblond.displays import HeatMapDisplay, SamplesDisplay, SphereDisplay, WorstCaseDisplay
@@ -53,7 +53,7 @@ def worst_case_exhibit(setting: Setting) -> Exhibit:
             f"The exact minimisers without each of {setting.rows:,} rows (dots) and the paper's"
             " worst-case points (circles), as seen from A(x). Of all rows the worst case misses by"
             f" at most {error.max():.1%} of the distance. Many rows share a point: age and"
-            " education-num are whole numbers."
+            " education-num are integers."
         ),
         draw=lambda: WorstCaseDisplay.from_neighbours(near).plot().figure_,
         tables={
@@ -189,8 +189,8 @@ def removed_rows() -> IntArray:
 
 def places(distance: FloatArray) -> FloatArray:
     """Return the rank of each neighbour among all, from 0 for the nearest to 1."""
-    place = np.argsort(np.argsort(distance, kind="stable"), kind="stable")
-    order: FloatArray = place / (len(distance) - 1)
+    ranks = np.argsort(np.argsort(distance, kind="stable"), kind="stable")
+    order: FloatArray = ranks / (len(distance) - 1)
     return order
 
 
@@ -277,9 +277,9 @@ def farthest_row_claim(setting: Setting) -> Claim:
         key="d",
         says=f"y_max, the neighbour farthest from A(x), is that of row i = {_Y_MAX}.",
         where="Fig. 7, caption",
-        found=(
+        outcome=(
             f"The farthest neighbour is that of row {row} (counted from 1), at a distance of"
-            f" {said(float(first))}, {first / second:.3f} times that of the next."
+            f" {quote(float(first))}, {first / second:.3f} times that of the next."
         ),
         checks=(
             Check(what="row with the largest distance", value=row, relation="==", bound=_Y_MAX),
@@ -308,9 +308,9 @@ def worst_case_claim(train: Setting, everything: Setting) -> Claim:
         key="e",
         says="With six features of Adult, max |A_wc(y) − A(y)| / |A(y) − A(x)| < 2 × 10⁻³.",
         where="Section 5.1",
-        found=(
+        outcome=(
             f"{errors[0]:.3g} on the {train.rows:,} training rows and {errors[1]:.3g} on all"
-            f" {everything.rows:,} rows; the exact points are proved to {said(bound)} of their"
+            f" {everything.rows:,} rows; the exact points are proved to {quote(bound)} of their"
             " distance. It depends on Λ, as the figure of Λ shows."
         ),
         checks=checks,

@@ -11,7 +11,7 @@ import numpy as np
 
 from expost.noise.transition import transition
 from expost.types import FloatArray, IntArray
-from papers.common.claims import said
+from papers.common.claims import quote
 from papers.common.exhibits import Exhibit, Table
 from papers.common.figures import (
     BLUE,
@@ -80,7 +80,9 @@ class Regularizations:
 
 def measure_dimensions(adult: Dataset, dimensions: Sequence[int]) -> Dimensions:
     """Measure the transition for each d by the exact law, then on Adult at Λ = 1."""
-    found = [transition(noise="laplace", dimension=d, tolerance=TOLERANCE) for d in dimensions]
+    transitions = [
+        transition(noise="laplace", dimension=d, tolerance=TOLERANCE) for d in dimensions
+    ]
     tables = [
         (", ".join(SIX[:count]), normalised_rows(adult, SIX[:count])) for count in range(1, 7)
     ]
@@ -88,8 +90,8 @@ def measure_dimensions(adult: Dataset, dimensions: Sequence[int]) -> Dimensions:
     sweeps = [Setting.of(X, y, exact=False).sweep() for _, (X, y) in tables]
     return Dimensions(
         dimensions=np.array(dimensions, dtype=np.int64),
-        leaves=np.array([one.leaves for one in found]),
-        arrives=np.array([one.arrives for one in found]),
+        leaves=np.array([exact.leaves for exact in transitions]),
+        arrives=np.array([exact.arrives for exact in transitions]),
         geometric=np.array([geometric_peak(d) for d in dimensions]),
         arithmetic=np.array([arithmetic_peak(d) for d in dimensions]),
         names=tuple(name for name, _ in tables),
@@ -111,7 +113,7 @@ def measure_regularizations(adult: Dataset, regularizations: Sequence[float]) ->
         width = len(columns)
         low[width] = np.array([sweep.low for sweep in sweeps])
         high[width] = np.array([sweep.high for sweep in sweeps])
-        error[width] = np.array([float(one.worst_case_error.max()) for one in settings])
+        error[width] = np.array([float(setting.worst_case_error.max()) for setting in settings])
         flattest[width] = settings[0].flattest
     return Regularizations(
         regularizations=np.array(regularizations),
@@ -122,18 +124,18 @@ def measure_regularizations(adult: Dataset, regularizations: Sequence[float]) ->
     )
 
 
-def dimension_exhibit(found: Dimensions) -> Exhibit:
+def dimension_exhibit(dimensions: Dimensions) -> Exhibit:
     """Return the transition over d."""
-    d = found.dimensions.astype(np.float64)
+    d = dimensions.dimensions.astype(np.float64)
     several = d > 1
     limits = [2 * tau / (1 - tau * tau) for tau in (TOLERANCE, 1 - TOLERANCE)]
     lines = (
-        ("second plateau reached", found.arrives, ORANGE, "-", "s"),
-        ("first plateau left", found.leaves, BLUE, "-", "o"),
-        ("coverage peak, geometric", found.geometric, GREEN, "-.", ""),
-        ("coverage peak, arithmetic", found.arithmetic, PURPLE, ":", ""),
+        ("second plateau reached", dimensions.arrives, ORANGE, "-", "s"),
+        ("first plateau left", dimensions.leaves, BLUE, "-", "o"),
+        ("coverage peak, geometric", dimensions.geometric, GREEN, "-.", ""),
+        ("coverage peak, arithmetic", dimensions.arithmetic, PURPLE, ":", ""),
     )
-    single = (("d = 1, E[ℓ]/t instead", (found.leaves, found.arrives)),)
+    single = (("d = 1, E[ℓ]/t instead", (dimensions.leaves, dimensions.arrives)),)
     left = CurvesDisplay(
         curves=(
             *(
@@ -169,27 +171,27 @@ def dimension_exhibit(found: Dimensions) -> Exhibit:
         ylabel=r"$\beta\,|A(x) - A(y_i)|$",
         title="any data, a tenth off each plateau",
     )
-    widths = found.widths.astype(np.float64)
+    widths = dimensions.widths.astype(np.float64)
     wide = widths > 1
     right = CurvesDisplay(
         curves=(
             Curve(
                 x=widths[wide],
-                y=found.high[wide],
+                y=dimensions.high[wide],
                 label="high: half of the rows arrived",
                 colour=ORANGE,
                 marker="s",
             ),
             Curve(
                 x=widths[wide],
-                y=found.low[wide],
+                y=dimensions.low[wide],
                 label="low: all rows on the first plateau",
                 colour=BLUE,
                 marker="o",
             ),
             Curve(
                 x=np.repeat(widths[~wide], 2),
-                y=np.concatenate([found.low[~wide], found.high[~wide]]),
+                y=np.concatenate([dimensions.low[~wide], dimensions.high[~wide]]),
                 label="d = 1, E[ℓ]/t instead",
                 colour=GREY,
                 style="",
@@ -203,48 +205,50 @@ def dimension_exhibit(found: Dimensions) -> Exhibit:
     return Exhibit(
         name="dimension",
         title="Left open: how the transition depends on d",
-        caption=_dimension_caption(found),
+        caption=_dimension_caption(dimensions),
         draw=lambda: panels([left, right], columns=2, size=(5.6, 4.4)),
         tables={
             "dimension": Table(
                 columns={
-                    "d": found.dimensions,
-                    "t_leaves": found.leaves,
-                    "t_arrives": found.arrives,
-                    "t_peak_geometric": found.geometric,
-                    "t_peak_arithmetic": found.arithmetic,
+                    "d": dimensions.dimensions,
+                    "t_leaves": dimensions.leaves,
+                    "t_arrives": dimensions.arrives,
+                    "t_peak_geometric": dimensions.geometric,
+                    "t_peak_arithmetic": dimensions.arithmetic,
                 }
             ),
             "dimension-adult": Table(
                 columns={
-                    "columns": found.names,
-                    "d": found.widths,
-                    "epsilon_low": found.low,
-                    "epsilon_high": found.high,
+                    "columns": dimensions.names,
+                    "d": dimensions.widths,
+                    "epsilon_low": dimensions.low,
+                    "epsilon_high": dimensions.high,
                 }
             ),
         },
     )
 
 
-def _dimension_caption(found: Dimensions) -> str:
-    last, ratio = int(found.dimensions[-1]), found.geometric / found.leaves
-    second = int(np.flatnonzero(found.dimensions >= 2)[0])
+def _dimension_caption(dimensions: Dimensions) -> str:
+    last, ratio = int(dimensions.dimensions[-1]), dimensions.geometric / dimensions.leaves
+    second = int(np.flatnonzero(dimensions.dimensions >= 2)[0])
     return (
         "Left: β·distance at which a row leaves its first plateau and reaches its second, for any"
-        f" data; both end up proportional to d. At d = {last} they are {said(found.leaves[-1])}"
-        f" and {said(found.arrives[-1])}. The coverage peak is no constant multiple of the onset:"
-        f" from {ratio[second]:.2f} of it at d = {found.dimensions[second]} to {ratio[-1]:.2f} at d"
-        f" = {last}. d = 1 has no transition in exposures; there the mean loss takes their place."
-        " Right: low and high on Adult with one to six numeric columns, and with all columns"
-        f" encoded: {said(found.low[1])} … {said(found.high[1])} at d = {found.widths[1]},"
-        f" {said(found.low[-1])} … {said(found.high[-1])} at d = {found.widths[-1]}."
+        f" data; both end up proportional to d. At d = {last} they are"
+        f" {quote(dimensions.leaves[-1])} and {quote(dimensions.arrives[-1])}. The coverage peak is"
+        f" no constant multiple of the onset: from {ratio[second]:.2f} of it at d ="
+        f" {dimensions.dimensions[second]} to {ratio[-1]:.2f} at d = {last}. d = 1 has no"
+        " transition in exposures; there the mean loss takes their place. Right: low and high on"
+        " Adult with one to six numeric columns, and with all columns encoded:"
+        f" {quote(dimensions.low[1])} … {quote(dimensions.high[1])} at d = {dimensions.widths[1]},"
+        f" {quote(dimensions.low[-1])} … {quote(dimensions.high[-1])} at d ="
+        f" {dimensions.widths[-1]}."
     )
 
 
-def regularization_exhibit(found: Regularizations) -> Exhibit:
+def regularization_exhibit(penalties: Regularizations) -> Exhibit:
     """Return the transition over Λ."""
-    x = found.regularizations
+    x = penalties.regularizations
     styles = {2: ("-", "o"), 6: ("--", "s")}
     left = CurvesDisplay(
         curves=tuple(
@@ -256,7 +260,10 @@ def regularization_exhibit(found: Regularizations) -> Exhibit:
                 style=styles[width][0],
                 marker=styles[width][1],
             )
-            for name, values, colour in (("high", found.high, ORANGE), ("low", found.low, BLUE))
+            for name, values, colour in (
+                ("high", penalties.high, ORANGE),
+                ("low", penalties.low, BLUE),
+            )
             for width in sorted(values, reverse=True)
         ),
         xlabel=r"$\Lambda$",
@@ -273,27 +280,27 @@ def regularization_exhibit(found: Regularizations) -> Exhibit:
                 style=styles[width][0],
                 marker=styles[width][1],
             )
-            for width, error in sorted(found.worst_case_error.items(), reverse=True)
+            for width, error in sorted(penalties.worst_case_error.items(), reverse=True)
         ),
         xlabel=r"$\Lambda$",
         ylabel=r"$\max\,|A_{wc} - A(y)|\,/\,|A(y) - A(x)|$",
         title="error of the paper's worst-case points",
     )
-    widths = sorted(found.low)
+    widths = sorted(penalties.low)
     return Exhibit(
         name="regularization",
         title="Left open: how the transition depends on Λ",
-        caption=_regularization_caption(found),
+        caption=_regularization_caption(penalties),
         draw=lambda: panels([left, right], columns=2, size=(5.4, 4.2)),
         tables={
             "regularization": Table(
                 columns={
                     "columns": np.repeat(widths, len(x)),
                     "regularization": np.tile(x, len(widths)),
-                    "epsilon_low": np.concatenate([found.low[width] for width in widths]),
-                    "epsilon_high": np.concatenate([found.high[width] for width in widths]),
+                    "epsilon_low": np.concatenate([penalties.low[width] for width in widths]),
+                    "epsilon_high": np.concatenate([penalties.high[width] for width in widths]),
                     "worst_case_error": np.concatenate(
-                        [found.worst_case_error[width] for width in widths]
+                        [penalties.worst_case_error[width] for width in widths]
                     ),
                 }
             )
@@ -301,21 +308,22 @@ def regularization_exhibit(found: Regularizations) -> Exhibit:
     )
 
 
-def _regularization_caption(found: Regularizations) -> str:
+def _regularization_caption(penalties: Regularizations) -> str:
     ends = [
-        f"{said(found.low[width][place])} … {said(found.high[width][place])}"
+        f"{quote(penalties.low[width][index])} … {quote(penalties.high[width][index])}"
         for width in (2, 6)
-        for place in (-1, 0)
+        for index in (-1, 0)
     ]
-    largest, smallest = (said(found.regularizations[place]) for place in (-1, 0))
+    largest, smallest = (quote(penalties.regularizations[index]) for index in (-1, 0))
     return (
         "Adult, training split. The noise is made for a worst case of 2/(nΛ), which grows as Λ"
         " falls; but once Λ is below the curvature of the loss, real rows move the model by less,"
         f" so that the range shifts to larger ε, at last like 1/Λ. Two columns: {ends[0]} at Λ ="
         f" {largest}, {ends[1]} at Λ = {smallest}; six columns: {ends[2]} and {ends[3]}. A row that"
         " pulls along a flat direction of the loss does not follow: the least curvature at Λ ="
-        f" {smallest} is {said(found.flattest[2])} with two columns, {said(found.flattest[6])}"
-        " with six. The paper's worst-case points, which take the Hessian for ΛI, err by"
-        f" {said(found.worst_case_error[2][-1])} of the distance at Λ = {largest} (two columns),"
-        f" and by {said(found.worst_case_error[2][0])} times it at Λ = {smallest}."
+        f" {smallest} is {quote(penalties.flattest[2])} with two columns,"
+        f" {quote(penalties.flattest[6])} with six. The paper's worst-case points, which take the"
+        f" Hessian for ΛI, err by {quote(penalties.worst_case_error[2][-1])} of the distance at Λ ="
+        f" {largest} (two columns), and by {quote(penalties.worst_case_error[2][0])} times it at Λ"
+        f" = {smallest}."
     )

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from expost.types import FloatArray, IntArray
-from papers.common.claims import Check, Claim, said
+from papers.common.claims import Check, Claim, quote
 from papers.common.exhibits import Exhibit, Table, thinned
 from papers.common.figures import Curve, CurvesDisplay, Guide
 from papers.leblond.setting import TOLERANCE, Setting
@@ -81,7 +81,7 @@ class Regimes:
         return self.rate * self.epsilons
 
     @cached_property
-    def way(self) -> FloatArray:
+    def progress(self) -> FloatArray:
         """(k, n)."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return (self.profile - self.first) / (self.last - self.first)
@@ -89,25 +89,25 @@ class Regimes:
     @cached_property
     def leaves(self) -> FloatArray:
         """(n,) the β at which each rank leaves its first plateau."""
-        return crossing(self.betas, self.way, TOLERANCE)
+        return crossing(self.betas, self.progress, TOLERANCE)
 
     @cached_property
     def arrives(self) -> FloatArray:
         """(n,) the β at which each rank reaches its second plateau."""
-        return crossing(self.betas, self.way, 1 - TOLERANCE)
+        return crossing(self.betas, self.progress, 1 - TOLERANCE)
 
 
-def crossing(betas: FloatArray, way: FloatArray, level: float) -> FloatArray:
-    """Return where each column of ``way`` (k, n) passes ``level`` for the last time, (n,).
+def crossing(betas: FloatArray, progress: FloatArray, level: float) -> FloatArray:
+    """Return where each column of ``progress`` (k, n) passes ``level`` for the last time, (n,).
 
-    Between two values of β the way is taken as linear in log β; NaN where it does not pass.
+    Between two values of β progress is taken as linear in log β; NaN where it does not pass.
     """
-    count, columns = way.shape
-    below = count - 1 - np.argmax((way <= level)[::-1], axis=0)
+    count, columns = progress.shape
+    below = count - 1 - np.argmax((progress <= level)[::-1], axis=0)
     here = np.arange(columns)
-    passes = (way[below, here] <= level) & (below < count - 1)
+    passes = (progress[below, here] <= level) & (below < count - 1)
     below = np.minimum(below, count - 2)
-    start, stop = way[below, here], way[below + 1, here]
+    start, stop = progress[below, here], progress[below + 1, here]
     with np.errstate(invalid="ignore", divide="ignore"):
         share = (level - start) / (stop - start)
     logs = np.log(betas)
@@ -118,8 +118,8 @@ def crossing(betas: FloatArray, way: FloatArray, level: float) -> FloatArray:
 def measure_regimes(setting: Setting, models: int, seed: np.random.SeedSequence) -> Regimes:
     """Sample the models and average their sorted exposures, from below ``low`` to past the end."""
     exact = setting.sweep()
-    how, where = setting.mechanism, exact.transition
-    settled = how.epsilon_from(where.arrives, float(setting.distance.min()))
+    mechanism, where = setting.mechanism, exact.transition
+    settled = mechanism.epsilon_from(where.arrives, float(setting.distance.min()))
     reach = float(setting.distance.max())
     decades = range(
         math.floor(math.log10(exact.low)) - 3, math.ceil(math.log10(min(settled, 1e12))) + 2
@@ -139,7 +139,7 @@ def measure_regimes(setting: Setting, models: int, seed: np.random.SeedSequence)
         low=exact.low,
         high=exact.high,
         settled=settled,
-        single=(exact.low, how.epsilon_from(where.arrives, reach)),
+        single=(exact.low, mechanism.epsilon_from(where.arrives, reach)),
         models=models,
     )
 
@@ -156,7 +156,7 @@ def regimes_claim(regimes: Regimes) -> Claim:
     off_last = _largest(np.abs(profile[late] / last - 1))
     falls = _largest(-np.diff(profile[between], axis=0) / profile[between][:-1])
     rise = float(np.sum(last) / np.sum(first))
-    dip = -float(np.min(regimes.way[early], initial=0.0))
+    dip = -float(np.min(regimes.progress[early], initial=0.0))
     decades = np.log10([regimes.low / regimes.epsilons[0], regimes.epsilons[-1] / regimes.settled])
     return Claim(
         key="a",
@@ -165,10 +165,10 @@ def regimes_claim(regimes: Regimes) -> Claim:
             " same above, and rising with ε between them."
         ),
         where="Section 5.4, Fig. 5",
-        found=(
-            f"Over {decades[0]:.1f} decades below ε = {said(regimes.low)} the averaged profile"
+        outcome=(
+            f"Over {decades[0]:.1f} decades below ε = {quote(regimes.low)} the averaged profile"
             f" stays within {off_first:.1%} of its limit, over {decades[1]:.1f} decades above ε ="
-            f" {said(regimes.settled)} within {off_last:.1%} of the other, which is {rise:.2f}"
+            f" {quote(regimes.settled)} within {off_last:.1%} of the other, which is {rise:.2f}"
             f" times as high; between them no rank falls by more than {max(falls, 0.0):.1%} from"
             " one ε to the next (all ranks but the lowest twentieth). What the paper does not"
             f" mention: right before the rise the profile dips, the highest ranks by {dip:.2f} of"
@@ -220,15 +220,15 @@ def onset_claim(regimes: Regimes) -> Claim:
             " depends on the rank, the higher ranks after a narrower transition."
         ),
         where="Section 5.4, Fig. 6",
-        found=(
-            f"The first rank leaves at β = {said(_least(regimes.leaves))}; the exact law keeps"
-            f" every row on its plateau up to {said(start)}. The β at which ranks leave spans a"
+        outcome=(
+            f"The first rank leaves at β = {quote(_least(regimes.leaves))}; the exact law keeps"
+            f" every row on its plateau up to {quote(start)}. The β at which ranks leave spans a"
             f" factor of {leaving:.2f} ({most[0]:.2f} for nine in ten): the lowest twentieth leaves"
-            f" at {said(ends[0])}, the highest at {said(ends[1])}. That at which they arrive spans"
-            f" {arriving:.1f} ({most[1]:.2f}). From the one to the other it takes the lowest ranks"
-            f" a factor of {bottom:.3g}, the highest {top:.3g}. Single rows leave at β that span a"
-            f" factor of {regimes.last[-1] / regimes.last[0]:.3g}; a rank mixes near rows with far"
-            " ones."
+            f" at {quote(ends[0])}, the highest at {quote(ends[1])}. That at which they arrive"
+            f" spans {arriving:.1f} ({most[1]:.2f}). From the one to the other it takes the lowest"
+            f" ranks a factor of {bottom:.3g}, the highest {top:.3g}. Single rows leave at β that"
+            f" span a factor of {regimes.last[-1] / regimes.last[0]:.3g}; a rank mixes near rows"
+            " with far ones."
         ),
         checks=(
             Check(
@@ -268,10 +268,10 @@ def range_claim(regimes: Regimes) -> Claim:
         key="h",
         says="The transition leaves about one order of magnitude in which ε should be searched.",
         where="Fig. 6, caption",
-        found=(
+        outcome=(
             f"A tenth off either plateau, the transition of one row spans {single:.2f} orders of"
-            f" magnitude. The data as a whole spans {whole:.2f}: from ε = {said(regimes.low)},"
-            f" where the farthest row leaves, to {said(regimes.high)}, where half of the rows"
+            f" magnitude. The data as a whole spans {whole:.2f}: from ε = {quote(regimes.low)},"
+            f" where the farthest row leaves, to {quote(regimes.high)}, where half of the rows"
             " have arrived."
         ),
         checks=(
@@ -319,8 +319,8 @@ def profiles_exhibits(regimes: Regimes) -> tuple[Exhibit, Exhibit]:
             name="fig5b",
             title="Figure 5b: averaged profiles through the transition",
             caption=(
-                f"{common} From below the exact low, {said(regimes.low)}, to above the exact"
-                f" high, {said(regimes.high)}."
+                f"{common} From below the exact low, {quote(regimes.low)}, to above the exact"
+                f" high, {quote(regimes.high)}."
             ),
             draw=lambda: _profiles(regimes, narrow, nested=False).plot().figure_,
             tables={"fig5b": _profiles_table(regimes, narrow)},
@@ -336,13 +336,13 @@ def _profiles(regimes: Regimes, places: IntArray, *, nested: bool) -> CurvesDisp
         curves=tuple(
             Curve(
                 x=(ranks + 1).astype(np.float64),
-                y=regimes.profile[place, ranks],
+                y=regimes.profile[at, ranks],
                 label=f"{power:g}".replace("-", "−"),
                 colour=index / max(1, len(places) - 1),
                 style="-" if nested or index % 2 == 0 else (0, (4, 4)),
                 width=4.8 - 3.8 * index / max(1, len(places) - 1) if nested else 1.8,
             )
-            for index, (place, power) in enumerate(zip(places, powers, strict=True))
+            for index, (at, power) in enumerate(zip(places, powers, strict=True))
         ),
         xlabel="rank, least exposed first",
         ylabel=r"mean exposure / $\beta$",
@@ -374,12 +374,12 @@ def ranks_exhibit(regimes: Regimes) -> Exhibit:
         curves=tuple(
             Curve(
                 x=regimes.betas,
-                y=regimes.profile[:, place],
-                label=f"{place + 1:,}",
+                y=regimes.profile[:, rank],
+                label=f"{rank + 1:,}",
                 colour=index / max(1, len(chosen) - 1),
-                spread=2 * regimes.error[:, place],
+                spread=2 * regimes.error[:, rank],
             )
-            for index, place in enumerate(chosen)
+            for index, rank in enumerate(chosen)
         ),
         guides=(
             Guide(at=regimes.rate * regimes.low, label="low (exact)"),

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from expost import _checks
-from expost.jobs.output import check_folder
-from papers.common.reproduction import Paper, Reproduction, write
+from papers.common.reproduction import Paper, Reproduction, reproduce_into
 from papers.datasets import Dataset, load_adult
 from papers.leblond import gaussian, objective, onset, peak, points, questions, regimes
 from papers.leblond.setting import SIX, Effort, Setting, normalised_rows
@@ -42,15 +40,14 @@ def reproduce(
     ``phase``  receives the name of each phase, ``PHASES`` times.
     ``force``  write into a folder that is not empty, over an earlier run.
     """
-    out = Path(out)
-    seed = _checks.integer("seed", seed, least=0)
-    check_folder(out, force=force)
-    phase("reading Adult")
-    adult = load_adult(data)
-    source = adult.source if data is None else f"UCI Adult, {Path(data).name}"
-    found = compute(adult, seed=seed, effort=Effort(), source=source, phase=phase)
-    phase("drawing and writing")
-    return write(found, out)
+
+    def from_adult(seed: int) -> Reproduction:
+        phase("reading Adult")
+        adult = load_adult(data)
+        source = adult.source if data is None else f"UCI Adult, {Path(data).name}"
+        return compute(adult, seed=seed, effort=Effort(), source=source, phase=phase)
+
+    return reproduce_into(out, from_adult, seed=seed, phase=phase, force=force)
 
 
 def compute(

@@ -73,8 +73,8 @@ class InferenceModel(torch.nn.Module):  # type: ignore[misc]  # torch ships no t
         logs = functional.log_softmax(outputs, dim=1).clamp(min=_LEAST_LOG)
         label = functional.one_hot(labels, self.classes).to(logs.dtype)
         own = torch.sum(label * logs, dim=1, keepdim=True)
-        found: torch.Tensor = self.layers(torch.cat([logs, label, own], dim=1))
-        return found.squeeze(1)
+        logits: torch.Tensor = self.layers(torch.cat([logs, label, own], dim=1))
+        return logits.squeeze(1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -110,7 +110,7 @@ class AdversarialTraining(Drawn):
         gain = f", gain {self.gains[-1]:.3g} of {KNOWS_NOTHING:.3g} … 0" if self.weight else ""
         return (
             f"AdversarialTraining(weight={self.weight:g}, {len(self.gains)} epochs, loss"
-            f" {self.losses[-1]:.3g}{gain}; no promise)"
+            f" {self.losses[-1]:.3g}{gain}; no guarantee)"
         )
 
 
@@ -172,9 +172,9 @@ def probabilities(module: torch.nn.Module, X: Any) -> FloatArray:
     was_training = module.training
     module.eval()
     with torch.no_grad():
-        found = functional.softmax(module(rows).double(), dim=1)
+        shares = functional.softmax(module(rows).double(), dim=1)
     module.train(was_training)
-    return np.asarray(found.cpu().numpy())
+    return np.asarray(shares.cpu().numpy())
 
 
 class _Game:
@@ -311,7 +311,7 @@ def _labelled(module: torch.nn.Module, X: Any, y: Any, name: str) -> Rows:
         )
     rows, labels = as_tensors(module, X, y, name)
     if labels.ndim != 1 or labels.is_floating_point() or not bool((labels >= 0).all()):
-        raise InvalidInput(f"{name}: labels must be one whole number a row, from 0.")
+        raise InvalidInput(f"{name}: labels must be one integer a row, from 0.")
     return rows.to(next(module.parameters()).dtype), labels.long()
 
 

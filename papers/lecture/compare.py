@@ -113,7 +113,7 @@ def compare_defences(
     )
     partings = game.partings(repetitions)
     return DefenceTable(
-        rows=tuple(game.play(place, one, partings) for place, one in enumerate(chosen)),
+        rows=tuple(game.play(order, defence, partings) for order, defence in enumerate(chosen)),
         members=int(partings[0].sum()),
         others=int((~partings[0]).sum()),
         references=references,
@@ -173,7 +173,7 @@ class _Game:
             for number in range(repetitions)
         ]
 
-    def play(self, place: int, defence: Defence, partings: list[Flags]) -> DefenceRow:
+    def play(self, order: int, defence: Defence, partings: list[Flags]) -> DefenceRow:
         """Return the row of one defence; ``place`` sets its seeds."""
         complete = _Complete(defence, int(self.y.max()) + 1)
         target = target_of(complete.trained, self.y)
@@ -185,20 +185,22 @@ class _Game:
                 self.X,
                 self.y,
                 models=self.references,
-                random_state=self._seed(1, place, 0),
+                random_state=self._seed(1, order, 0),
                 workers=self.workers,
                 progress=self.counted.of_references,
             )
-        found = [
-            self._repetition(complete, references, members, self._seed(2, place, number))
+        repetitions = [
+            self._repetition(complete, references, members, self._seed(2, order, number))
             for number, members in enumerate(partings)
         ]
-        by = Counter(name for one in found for name in one.by).most_common(1)[0][0]
+        by = Counter(name for repetition in repetitions for name in repetition.by).most_common(1)[
+            0
+        ][0]
         return DefenceRow(
             name=defence.name,
-            train=Cell(shares=tuple(one.train for one in found)),
-            test=Cell(shares=tuple(one.test for one in found)),
-            attack=Cell(shares=tuple(one.attack for one in found)),
+            train=Cell(shares=tuple(repetition.train for repetition in repetitions)),
+            test=Cell(shares=tuple(repetition.test for repetition in repetitions)),
+            attack=Cell(shares=tuple(repetition.attack for repetition in repetitions)),
             limit=limit,
             by=by,
         )
@@ -212,11 +214,11 @@ class _Game:
         right = np.argmax(model(self.X), axis=1) == self.y
         target = target_of(model, self.y, train=defence.trained)
         evidence = evidence_of(target, references, self.X, self.y)
-        said, names = strongest_attack(evidence, members, seed)
+        guesses, names = strongest_attack(evidence, members, seed)
         return _Repetition(
             train=self._share(right[members]),
             test=self._share(right[~members]),
-            attack=self._share(said == members),
+            attack=self._share(guesses == members),
             by=names,
         )
 
@@ -254,23 +256,23 @@ def strongest_attack(evidence: Evidence, truth: Flags, seed: int) -> tuple[Flags
     fold = np.empty(len(truth), dtype=np.int64)
     for rows in (np.flatnonzero(truth), np.flatnonzero(~truth)):
         fold[rng.permutation(rows)] = np.arange(len(rows)) % _FOLDS
-    said = np.empty(len(truth), dtype=np.bool_)
+    guesses = np.empty(len(truth), dtype=np.bool_)
     names = []
-    for one in range(_FOLDS):
-        known = fold != one
+    for part in range(_FOLDS):
+        known = fold != part
         gains = {name: _gain(values[known], truth[known]) for name, values in scores.items()}
         best = max(gains, key=lambda name: gains[name][0])
-        said[~known] = scores[best][~known] >= gains[best][1]
+        guesses[~known] = scores[best][~known] >= gains[best][1]
         names.append(best)
-    return said, names
+    return guesses, names
 
 
 def _gain(scores: FloatArray, truth: Flags) -> tuple[float, float]:
     """Return (TPR − FPR, threshold), where it is largest."""
     cut = best_cut(scores, truth)
     assert cut is not None, "every fold leaves members and others"
-    said = scores >= cut
-    return float(np.mean(said[truth]) - np.mean(said[~truth])), cut
+    guesses = scores >= cut
+    return float(np.mean(guesses[truth]) - np.mean(guesses[~truth])), cut
 
 
 def _parted(y: IntArray, rng: np.random.Generator) -> Flags:
@@ -301,7 +303,9 @@ def _default_defences(
         notices.append(
             "data_norm was read from the pool: before a release give a bound known without it."
         )
-    plain = [LogisticDefence(regularization=one, data_norm=data_norm) for one in regularizations]
+    plain = [
+        LogisticDefence(regularization=value, data_norm=data_norm) for value in regularizations
+    ]
     kinds: tuple[str, ...] = ("output", "objective")
     if int(y.max()) > 1:
         kinds = kinds[1:]
@@ -330,16 +334,18 @@ def _networks(
     made = import_module("papers.lecture.torch_defences")
     # Entries of about 1, whatever the unit of the data.
     scale = float(np.sqrt(X.shape[1])) / data_norm
-    found: list[Defence] = [made.DPSGDDefence(epsilon=one, scale=scale) for one in epsilons]
+    defences: list[Defence] = [
+        made.DPSGDDefence(epsilon=epsilon, scale=scale) for epsilon in epsilons
+    ]
     if reference is None:
         notices.append(
             "adversarial regularisation was left out: it needs reference=(X, y), rows that are"
             " neither trained on nor judged on."
         )
-        return found
+        return defences
     plain = made.AdversarialDefence(weight=0.0, reference=reference, scale=scale)
     both_ways = replace(plain, weight=10.0, through_reference=True)
-    return [*found, plain, replace(plain, weight=1.0), both_ways]
+    return [*defences, plain, replace(plain, weight=1.0), both_ways]
 
 
 # -- what is passed in -----------------------------------------------------------------------------
@@ -385,23 +391,27 @@ def _referred(
 
 def _checked(defences: Sequence[Defence] | Mapping[str, Any]) -> tuple[Defence, ...]:
     if isinstance(defences, Mapping):
-        for name, how in defences.items():
-            if not (hasattr(how, "predict_proba") and hasattr(how, "fit")) and not callable(how):
+        for name, method in defences.items():
+            if not (hasattr(method, "predict_proba") and hasattr(method, "fit")) and not callable(
+                method
+            ):
                 raise InvalidInput(
-                    f"defences[{name!r}]: is a {type(how).__name__}; must have fit and"
+                    f"defences[{name!r}]: is a {type(method).__name__}; must have fit and"
                     " predict_proba, or be a function (X, y, seed) -> predict_proba."
                 )
-        defences = [NamedDefence(name=str(name), how=how) for name, how in defences.items()]
-    found = tuple(defences) if hasattr(defences, "__iter__") else ()
-    if not found or not all(isinstance(one, Defence) for one in found):
+        defences = [
+            NamedDefence(name=str(name), method=method) for name, method in defences.items()
+        ]
+    checked = tuple(defences) if hasattr(defences, "__iter__") else ()
+    if not checked or not all(isinstance(defence, Defence) for defence in checked):
         raise InvalidInput(
             "defences: must be at least one, each with a name, attack_limit(X, y) and"
             " trained(X, y, seed) -> predict_proba; estimators go by name, {name: estimator}."
         )
-    names = [one.name for one in found]
+    names = [defence.name for defence in checked]
     if len(set(names)) < len(names):
         raise InvalidInput(f"defences: {len(names)} have {len(set(names))} names; name each apart.")
-    return found
+    return checked
 
 
 def _listed(name: str, values: Any) -> tuple[Any, ...]:

@@ -73,28 +73,30 @@ class LogisticDefence:
         if not self.epsilon < np.inf:
             return f"logistic regression, {penalty or 'Λ = 1/n'}"
         noise = "" if self.noise == type(self).noise else f", {self.noise}"
-        promise = f"ε = {upper_text(self.epsilon)}"
-        promise += f", δ = {upper_text(self.delta)}" if self.delta else ""
-        return ", ".join(filter(None, (f"{self.mechanism} perturbation{noise}", promise, penalty)))
+        guarantee = f"ε = {upper_text(self.epsilon)}"
+        guarantee += f", δ = {upper_text(self.delta)}" if self.delta else ""
+        return ", ".join(
+            filter(None, (f"{self.mechanism} perturbation{noise}", guarantee, penalty))
+        )
 
     def attack_limit(self, X: Any, y: Any) -> float | None:
         """Bound it by the mechanism's guarantee for two sets of rows of which one is exchanged."""
         if not self.epsilon < np.inf:
             return None
-        how = self._estimator(y).prepared(X, y).mechanism
-        advantage = how.guarantee().advantage
+        mechanism = self._estimator(y).prepared(X, y).mechanism
+        advantage = mechanism.guarantee().advantage
         # Some noises have a guarantee for one row more or less only.
-        exchanged = how.covers(Neighbouring.REPLACE)
+        exchanged = mechanism.covers(Neighbouring.REPLACE)
         return (1 + advantage) / 2 if exchanged else min(1.0, 0.5 + advantage)
 
     def trained(self, X: Any, y: Any, seed: int) -> Predict:
         """predict_proba of a model whose noise comes from ``seed``."""
         prepared = self._estimator(y).prepared(X, y)
-        how = prepared.mechanism
-        rng = np.random.default_rng(seed) if how.is_private else None
+        mechanism = prepared.mechanism
+        rng = np.random.default_rng(seed) if mechanism.is_private else None
         release = Release(
-            theta=how.release(prepared.objective, rng),
-            mechanism=how,
+            theta=mechanism.release(prepared.objective, rng),
+            mechanism=mechanism,
             ball=prepared.ball,
             classes=prepared.classes,
             feature_names=None,
@@ -121,16 +123,16 @@ class NamedDefence:
     """Any estimator of scikit-learn's, or function (X, y, seed) -> predict_proba, under a name."""
 
     name: str
-    how: Any
+    method: Any
 
     def attack_limit(self, X: Any, y: Any) -> None:
         """None: nothing is known of it."""
 
     def trained(self, X: Any, y: Any, seed: int) -> Predict:
         """predict_proba of a seeded clone, or of what the function gives."""
-        if hasattr(self.how, "fit"):
-            predict: Predict = seeded(clone(self.how), seed).fit(X, y).predict_proba
+        if hasattr(self.method, "fit"):
+            predict: Predict = seeded(clone(self.method), seed).fit(X, y).predict_proba
             return predict
-        model = self.how(X, y, seed)
-        found: Predict = getattr(model, "predict_proba", model)
-        return found
+        model = self.method(X, y, seed)
+        function: Predict = getattr(model, "predict_proba", model)
+        return function

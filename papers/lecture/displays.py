@@ -81,8 +81,8 @@ class EpochsDisplay(Display):
             accuracy={
                 name: np.array(
                     [
-                        (one.value, one.low, one.high)
-                        for one in (line.figures.accuracy for line in table.lines)
+                        (interval.value, interval.low, interval.high)
+                        for interval in (line.figures.accuracy for line in table.lines)
                     ]
                 )
                 for name, table in tables.items()
@@ -92,14 +92,14 @@ class EpochsDisplay(Display):
     def _draw(self, ax: Any) -> None:
         """Draw the lines with their intervals, and the coin."""
         places = np.arange(len(self.observed))
-        for place, (name, values) in enumerate(self.accuracy.items()):
-            colour = _COLOURS[place % len(_COLOURS)]
+        for number, (name, values) in enumerate(self.accuracy.items()):
+            colour = _COLOURS[number % len(_COLOURS)]
             ax.fill_between(places, values[:, 1], values[:, 2], color=colour, alpha=0.15, lw=0)
             ax.plot(
                 places,
                 values[:, 0],
                 color=colour,
-                ls=_DASHES[place % len(_DASHES)],
+                ls=_DASHES[number % len(_DASHES)],
                 marker="o",
                 ms=4,
                 label=plain(name),
@@ -110,36 +110,36 @@ class EpochsDisplay(Display):
         ax.legend(loc="best", fontsize="small")
 
 
-def defence_table(found: "DefenceTable") -> Display:
+def defence_table(table: "DefenceTable") -> Display:
     """Accuracies of model and attack by defence, with intervals over rows, and what is proved."""
     shown = (("train", BLUE, "o"), ("test", GREEN, "s"), ("attack", ORANGE, "^"))
     words = {"train": "on members", "test": "on others", "attack": "of the strongest attack"}
     series = [
-        intervals([getattr(row, name).over_rows for row in found.rows], words[name], colour, marker)
+        intervals([getattr(row, name).over_rows for row in table.rows], words[name], colour, marker)
         for name, colour, marker in shown
     ]
-    limits = np.array([np.nan if row.limit is None else row.limit for row in found.rows])
+    limits = np.array([np.nan if row.limit is None else row.limit for row in table.rows])
     if not np.all(np.isnan(limits)):
         series.append(NamedSeries(values=limits, label="no attack passes", colour=INK, marker="|"))
     return DotsDisplay(
-        names=tuple(printable(row.name) for row in found.rows),
+        names=tuple(printable(row.name) for row in table.rows),
         series=tuple(series),
         guides=(Guide(at=0.5, style=":", colour=GREY, label="a coin"),),
-        xlabel=f"accuracy ({share(found.confidence)} intervals over rows)",
+        xlabel=f"accuracy ({share(table.confidence)} intervals over rows)",
         percent=True,
     )
 
 
-def adversarial_training(found: Any) -> Display:
+def adversarial_training(training: Any) -> Display:
     """Display the model's loss and its attacker's gain over the epochs."""
-    epochs = np.arange(1.0, len(found.losses) + 1)
-    bands = [Band(x=epochs, middle=found.losses, label="loss of the model")]
+    epochs = np.arange(1.0, len(training.losses) + 1)
+    bands = [Band(x=epochs, middle=training.losses, label="loss of the model")]
     guides = []
-    if not np.all(np.isnan(found.gains)):
+    if not np.all(np.isnan(training.gains)):
         bands.append(
             Band(
                 x=epochs,
-                middle=found.gains,
+                middle=training.gains,
                 label="gain of its attacker",
                 colour=ORANGE,
                 style="--",
@@ -152,42 +152,42 @@ def adversarial_training(found: Any) -> Display:
         guides=tuple(guides),
         xlabel="epochs",
         ylabel="nats",
-        title=f"weight {found.weight:g}; nothing is promised",
+        title=f"weight {training.weight:g}; no guarantee",
     )
 
 
-def snapshots(found: "Snapshots") -> Display:
+def snapshots(watched: "Snapshots") -> Display:
     """Return confidences of the rows in question, and of the population, at each epoch."""
-    epochs = found.epochs.astype(np.float64)
-    bands = [_band(epochs, found.confidence, "rows in question", BLUE, "-")]
-    if found.population.shape[1]:
-        bands.append(_band(epochs, found.population, "population", GREEN, "--"))
+    epochs = watched.epochs.astype(np.float64)
+    bands = [_band(epochs, watched.confidence, "rows in question", BLUE, "-")]
+    if watched.population.shape[1]:
+        bands.append(_band(epochs, watched.population, "population", GREEN, "--"))
     return BandsDisplay(bands=tuple(bands), xlabel="epochs", ylabel=_CONFIDENCE)
 
 
-def epoch_table(found: "EpochTable") -> Display:
+def epoch_table(table: "EpochTable") -> Display:
     """Attack accuracy by the epochs that were observed."""
-    return EpochsDisplay.from_tables({found.score: found})
+    return EpochsDisplay.from_tables({table.score: table})
 
 
-def federated_run(found: Any) -> Display:
+def federated_run(run: Any) -> Display:
     """Return confidences of the pool and the population under the merged model of each round."""
-    rounds = np.arange(found.rounds + 1.0)
-    bands = [_band(rounds, found.merged, "pool", BLUE, "-")]
-    if found.population.shape[1]:
-        bands.append(_band(rounds, found.population, "population", GREEN, "--"))
-    return _rounds(found, bands)
+    rounds = np.arange(run.rounds + 1.0)
+    bands = [_band(rounds, run.merged, "pool", BLUE, "-")]
+    if run.population.shape[1]:
+        bands.append(_band(rounds, run.population, "population", GREEN, "--"))
+    return _rounds(run, bands)
 
 
-def federated_game(found: Any) -> Display:
+def federated_game(game: Any) -> Display:
     """Display the same, members and non-members separately."""
-    rounds = np.arange(found.target.rounds + 1.0)
-    merged = found.target.merged
+    rounds = np.arange(game.target.rounds + 1.0)
+    merged = game.target.merged
     bands = [
-        _band(rounds, merged[:, found.truth], "members", BLUE, "-"),
-        _band(rounds, merged[:, ~found.truth], "others", ORANGE, "--"),
+        _band(rounds, merged[:, game.truth], "members", BLUE, "-"),
+        _band(rounds, merged[:, ~game.truth], "others", ORANGE, "--"),
     ]
-    return _rounds(found.target, bands)
+    return _rounds(game.target, bands)
 
 
 def _rounds(run: Any, bands: list[Band]) -> Display:

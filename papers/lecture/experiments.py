@@ -104,12 +104,12 @@ def defences(X: FloatArray, reference: tuple[Any, Any], epochs: int = _EPOCHS) -
     norm = float(np.linalg.norm(X, axis=1).max())
     game: dict[str, Any] = {"reference": reference, "epochs": epochs}
     return [
-        *(LogisticDefence(regularization=one, data_norm=norm) for one in (1e-6, 1e-2, 1e-1)),
+        *(LogisticDefence(regularization=weight, data_norm=norm) for weight in (1e-6, 1e-2, 1e-1)),
         *(
-            LogisticDefence(regularization="auto", epsilon=one, data_norm=norm)
-            for one in (1.0, 10.0, 100.0)
+            LogisticDefence(regularization="auto", epsilon=epsilon, data_norm=norm)
+            for epsilon in (1.0, 10.0, 100.0)
         ),
-        *(DPSGDDefence(epsilon=one) for one in (1.0, 10.0, 100.0)),
+        *(DPSGDDefence(epsilon=epsilon) for epsilon in (1.0, 10.0, 100.0)),
         AdversarialDefence(weight=0.0, epochs=epochs),
         AdversarialDefence(weight=0.0, epochs=epochs // 4),
         AdversarialDefence(weight=1.0, **game),
@@ -212,14 +212,14 @@ def epochs_table(seed: int, references: int = 8, rounds: int = 50) -> dict[str, 
         local_epochs=1,
         batch_size=10,
     )
-    found = {}
+    tables = {}
     for score in ("ratio", "mean"):
-        sets = [one for one in ((1, 2, 3, 4, 5), *LECTURE[:2]) if one[-1] <= rounds]
+        sets = [epochs for epochs in ((1, 2, 3, 4, 5), *LECTURE[:2]) if epochs[-1] <= rounds]
         table = accuracy_by_epochs(game.snapshots, game.truth, sets, score=score)
-        found[score] = {
+        tables[score] = {
             ", ".join(map(str, line.epochs)): line.figures.accuracy.value for line in table.lines
         }
-    return found
+    return tables
 
 
 def interval(values: Sequence[float] | FloatArray, confidence: float = 0.95) -> Interval:
@@ -254,35 +254,35 @@ def measure_observers(
     """Train federated rounds with every observer; seed 0 draws those of the page."""
     first = FIRST_SEED + seed * effort.trainings
     seeds = range(first, first + effort.trainings)
-    found = {}
+    runs_by_name = {}
     for name, ascent in ATTACKERS.items():
         phase(f"watching: {name}")
-        found[name] = [areas(one, ascent) for one in seeds]
-    scores = list(found["passive"][0])
-    quiet = {score: np.array([one[score] for one in found["passive"]]) for score in scores}
+        runs_by_name[name] = [areas(seed, ascent) for seed in seeds]
+    scores = list(runs_by_name["passive"][0])
+    quiet = {score: np.array([area[score] for area in runs_by_name["passive"]]) for score in scores}
     figures = {
-        name: {score: interval([one[score] for one in runs]) for score in scores}
-        for name, runs in found.items()
+        name: {score: interval([area[score] for area in runs]) for score in scores}
+        for name, runs in runs_by_name.items()
     }
     # The strongest of the passive scores in the mean, not in each run: it is chosen beforehand.
     merged = [score for score in scores if score != _UPLOADS]
     best = max(merged, key=lambda score: float(quiet[score].mean()))
     gains = {}
     for name in ("active participant", "active server"):
-        active = {score: np.array([one[score] for one in found[name]]) for score in scores}
+        active = {score: np.array([area[score] for area in runs_by_name[name]]) for score in scores}
         gains[name] = {
             "merged models": interval(active["rise"] - quiet[best]),
             "uploads": interval(active[_UPLOADS] - quiet[_UPLOADS]),
         }
     phase("watching single gradient steps")
-    steps = [fedsgd(one) for one in seeds]
+    steps = [fedsgd(seed) for seed in seeds]
     figures["passive server, FedSGD"] = {
-        name: interval([one[name] for one in steps]) for name in steps[0]
+        name: interval([step[name] for step in steps]) for name in steps[0]
     }
     phase("observing some rounds")
     tables = [
-        epochs_table(one, references=effort.references, rounds=effort.observed)
-        for one in seeds[: effort.tables]
+        epochs_table(seed, references=effort.references, rounds=effort.observed)
+        for seed in seeds[: effort.tables]
     ]
     return Observers(
         auc=figures,

@@ -148,8 +148,8 @@ class FederatedRun(Drawn):
         """(n,) the sum over rounds of Eq. 2 for a participant's uploads; for FedSGD alone."""
         if not self.ratios.shape[1]:
             raise InvalidInput("updates=False: pass updates=True to the training to have them.")
-        found: FloatArray = self.ratios[self._number(participant)].sum(axis=0)
-        return found
+        ratios: FloatArray = self.ratios[self._number(participant)].sum(axis=0)
+        return ratios
 
     def _number(self, participant: int) -> int:
         k = _checks.integer("participant", participant, least=0)
@@ -161,9 +161,10 @@ class FederatedRun(Drawn):
 
     def __repr__(self) -> str:
         n = self.merged.shape[1]
-        how = "passive" if self.ascent is None else f"active {self.ascent.by}"
+        server = "passive" if self.ascent is None else f"active {self.ascent.by}"
         return (
-            f"FederatedRun({len(self.uploads)} participants, {self.rounds} rounds, {n} rows, {how})"
+            f"FederatedRun({len(self.uploads)} participants, {self.rounds} rounds, {n} rows,"
+            f" {server})"
         )
 
 
@@ -248,11 +249,11 @@ class _Simulation:
         weights = torch.tensor([float(len(X)) for X, _ in self.participants], dtype=theta.dtype)
         for number in range(1, rounds + 1):
             sent = theta + self._ascent(theta, number, "server")
-            found = [self._local(sent, k, number) for k in range(len(self.participants))]
+            thetas = [self._local(sent, k, number) for k in range(len(self.participants))]
             if self.updates:
-                ratios.append([self._ratio(sent, theta_k, k) for k, theta_k in enumerate(found)])
-            uploads.append([self._answers(theta_k) for theta_k in found])
-            theta = torch.einsum("k,kd->d", weights / weights.sum(), torch.stack(found))
+                ratios.append([self._ratio(sent, theta_k, k) for k, theta_k in enumerate(thetas)])
+            uploads.append([self._answers(theta_k) for theta_k in thetas])
+            theta = torch.einsum("k,kd->d", weights / weights.sum(), torch.stack(thetas))
             theta = theta + self._ascent(sent, number, "participant")
             if not bool(torch.isfinite(theta).all()):
                 raise ConvergenceError(
@@ -284,8 +285,8 @@ class _Simulation:
         """φ of the pool, then of the population."""
         parts = [self.pool] if self.population is None else [self.pool, self.population]
         with torch.no_grad():
-            found = [log_odds(self._outputs(theta, X), y) for X, y in parts]
-        return np.concatenate(found)
+            answers = [log_odds(self._outputs(theta, X), y) for X, y in parts]
+        return np.concatenate(answers)
 
     def _outputs(self, theta: torch.Tensor, X: torch.Tensor) -> torch.Tensor:
         outputs: torch.Tensor = functional_call(self.module, self.gradients.named(theta), (X,))
@@ -394,15 +395,15 @@ def federated_game(
         if progress is not None:
             progress(number + 1, models + 1)
     target = runs[0]
-    seen = target.snapshots()
+    observed = target.snapshots()
     snapshots = Snapshots(
-        epochs=seen.epochs,
-        confidence=seen.confidence,
+        epochs=observed.epochs,
+        confidence=observed.confidence,
         references=np.array([run.merged[1:] for run in runs[1:]]).swapaxes(0, 1)
         if models
         else np.zeros((0, 0, 0), np.float32),
         inside=inside,
-        population=seen.population,
+        population=observed.population,
     )
     return FederatedGame(truth=truth, owner=owners[0], snapshots=snapshots, target=target)
 

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from expost import _checks
 from expost.errors import require
-from expost.jobs.output import check_folder
 from expost.types import Audience
-from papers.common.claims import Check, Claim, said
+from papers.common.claims import Check, Claim, quote
 from papers.common.exhibits import Exhibit, Table
 from papers.common.figures import BLUE, GREY, ORANGE, PURPLE, DotsDisplay, Guide, NamedSeries
-from papers.common.reproduction import Paper, Reproduction, write
+from papers.common.reproduction import Paper, Reproduction, reproduce_into
 from papers.lecture.displays import EpochsDisplay
 from papers.lecture.table import MEASURES, DefenceRow, DefenceTable
 
@@ -57,13 +55,12 @@ def reproduce(
     ``phase``   receives the name of each phase, ``PHASES`` times.
     ``force``   write into a folder that is not empty, over an earlier run.
     """
-    out = Path(out)
-    seed = _checks.integer("seed", seed, least=0)
-    check_folder(out, force=force)
-    require("torch", caller="papers lecture", extra="torch")
-    found = compute(seed=seed, effort=effort, phase=phase)
-    phase("drawing and writing")
-    return write(found, out)
+
+    def from_trainings(seed: int) -> Reproduction:
+        require("torch", caller="papers lecture", extra="torch")
+        return compute(seed=seed, effort=effort, phase=phase)
+
+    return reproduce_into(out, from_trainings, seed=seed, phase=phase, force=force)
 
 
 def compute(*, seed: int, effort: "Effort | None", phase: Callable[[str], None]) -> Reproduction:
@@ -112,7 +109,7 @@ def adversarial_claim(weak: DefenceTable) -> Claim:
         key="a",
         says="Adversarial regularisation takes accuracy from the attack for little of the model's.",
         where="Nasr et al. 2018; the lecture's table",
-        found=f"The attack by loss falls by {said(gain)}, the test accuracy by {said(cost)}.",
+        outcome=f"The attack by loss falls by {quote(gain)}, the test accuracy by {quote(cost)}.",
         checks=(
             Check(what="what the attack loses", value=gain, relation=">=", bound=0.01),
             Check(what="what the model loses", value=cost, relation="<=", bound=_COST),
@@ -132,9 +129,9 @@ def penalty_claim(weak: DefenceTable, strong: DefenceTable) -> Claim:
         key="b",
         says="A stronger penalty, which closes the gap between training and testing, protects.",
         where="the lecture's table",
-        found=(
-            f"From Λ = 1e-6 to 0.1 the attack by loss falls by {said(falls[0])}, the one with"
-            f" reference models by {said(falls[1])}: an exact minimiser moves with each row."
+        outcome=(
+            f"From Λ = 1e-6 to 0.1 the attack by loss falls by {quote(falls[0])}, the one with"
+            f" reference models by {quote(falls[1])}: an exact minimiser moves with each row."
         ),
         checks=(
             Check(what="fall of the attack by loss", value=falls[0], relation=">=", bound=0.05),
@@ -152,7 +149,7 @@ def limits_claim(tables: list[DefenceTable]) -> Claim:
         key="c",
         says="No attack passes what a private defence guarantees.",
         where="Section 'The proved column' of the page",
-        found=f"{past} of {len(rows)} private defences were passed beyond their interval.",
+        outcome=f"{past} of {len(rows)} private defences were passed beyond their interval.",
         checks=(Check(what="defences passed", value=past, relation="==", bound=0),),
         figures=("defences",),
     )
@@ -162,31 +159,31 @@ def _passes(row: DefenceRow) -> bool:
     return row.limit is not None and row.attack.over_rows.low > row.limit
 
 
-def epochs_claim(found: "Observers") -> Claim:
+def epochs_claim(observers: "Observers") -> Claim:
     """Nasr et al. 2019, the table by observed epochs."""
-    early, late = (list(found.accuracy.values())[place]["ratio"][1] for place in (0, -1))
+    early, late = (list(observers.accuracy.values())[index]["ratio"][1] for index in (0, -1))
     return Claim(
         key="d",
         says="The later and the farther apart the observed epochs, the more an observer learns.",
         where="Nasr et al. 2019; the lecture's table",
-        found=f"The accuracy rises from {said(early)} in the first rounds to {said(late)}.",
+        outcome=f"The accuracy rises from {quote(early)} in the first rounds to {quote(late)}.",
         checks=(Check(what="rise of the accuracy", value=late - early, relation=">=", bound=0.05),),
         figures=("epochs",),
     )
 
 
-def active_claim(found: "Observers") -> Claim:
+def active_claim(observers: "Observers") -> Claim:
     """Nasr et al. 2019: gradient ascent on the rows in question."""
     server, participant = (
-        found.gains[name]["merged models"] for name in ("active server", "active participant")
+        observers.gains[name]["merged models"] for name in ("active server", "active participant")
     )
     return Claim(
         key="e",
         says="An attacker who changes the model learns more than one who only observes.",
         where="Nasr et al. 2019",
-        found=(
-            f"Over the best passive score ({found.best}) the server gains {said(server[1])} of AUC,"
-            f" a participant {said(participant[1])}."
+        outcome=(
+            f"Over the best passive score ({observers.best}) the server gains {quote(server[1])} of"
+            f" AUC, a participant {quote(participant[1])}."
         ),
         checks=(
             Check(what="lower end of the server's gain", value=server[0], relation=">=", bound=0),
@@ -216,10 +213,10 @@ def _defences(name: str, attack: str, table: DefenceTable) -> Exhibit:
     )
 
 
-def _observers(found: "Observers") -> Exhibit:
-    names = [name for name in found.auc if name in ("passive", *found.gains)]
-    scores = list(found.auc["passive"])
-    each = [[found.auc[name][score] for score in scores] for name in names]
+def _observers(observers: "Observers") -> Exhibit:
+    names = [name for name in observers.auc if name in ("passive", *observers.gains)]
+    scores = list(observers.auc["passive"])
+    each = [[observers.auc[name][score] for score in scores] for name in names]
     display = DotsDisplay(
         names=tuple(scores),
         series=tuple(
@@ -230,7 +227,7 @@ def _observers(found: "Observers") -> Exhibit:
         xlabel="AUC, 95 % intervals over trainings",
     )
     lines = [
-        (name, score, *values) for name, by in found.auc.items() for score, values in by.items()
+        (name, score, *values) for name, by in observers.auc.items() for score, values in by.items()
     ]
     heads = ("observer", "score", "low", "auc", "high")
     return Exhibit(
@@ -249,18 +246,18 @@ def _series(name: str, values: Any, colour: str, marker: str) -> NamedSeries:
     return NamedSeries(values=mean, low=low, high=high, label=name, colour=colour, marker=marker)
 
 
-def _epochs(found: "Observers") -> Exhibit:
-    observed, by = tuple(found.accuracy), found.accuracy
+def _epochs(observers: "Observers") -> Exhibit:
+    observed, by = tuple(observers.accuracy), observers.accuracy
     words: Mapping[str, str] = {"ratio": "with references", "mean": "without references"}
     accuracy = {
-        label: np.array([[by[key][score][place] for place in (1, 0, 2)] for key in observed])
+        label: np.array([[by[key][score][index] for index in (1, 0, 2)] for key in observed])
         for score, label in words.items()
     }
     display = EpochsDisplay(observed=observed, accuracy=accuracy)
     columns: dict[str, Any] = {"observed": observed}
     for score in words:
-        for place, end in enumerate(("low", "accuracy", "high")):
-            columns[f"{score}-{end}"] = [by[key][score][place] for key in observed]
+        for index, end in enumerate(("low", "accuracy", "high")):
+            columns[f"{score}-{end}"] = [by[key][score][index] for key in observed]
     return Exhibit(
         name="epochs",
         title="Accuracy by observed rounds",

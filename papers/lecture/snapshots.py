@@ -95,7 +95,7 @@ class Snapshots(Drawn):
     def __post_init__(self) -> None:
         epochs = np.asarray(self.epochs)
         if epochs.ndim != 1 or epochs.dtype.kind not in "iu" or not len(epochs):
-            raise InvalidInput("epochs: must be whole numbers, one for each snapshot.")
+            raise InvalidInput("epochs: must be integers, one for each snapshot.")
         if np.any(np.diff(epochs) <= 0):
             raise InvalidInput("epochs: must rise from one snapshot to the next.")
         object.__setattr__(self, "epochs", epochs.astype(np.int64))
@@ -292,10 +292,10 @@ def accuracy_by_epochs(
     chosen = _checks.one_of("score", score or possible[0], possible)
     lines = []
     for epochs in sets:
-        seen = snapshots.at(epochs)
-        scores = _SCORES[chosen](seen)
-        found = figures(scores, truth, confidence=confidence, random_state=random_state)
-        lines.append(ObservedEpochs(epochs=tuple(seen.epochs.tolist()), figures=found))
+        chosen_epochs = snapshots.at(epochs)
+        scores = _SCORES[chosen](chosen_epochs)
+        result = figures(scores, truth, confidence=confidence, random_state=random_state)
+        lines.append(ObservedEpochs(epochs=tuple(chosen_epochs.epochs.tolist()), figures=result))
     return EpochTable(lines=tuple(lines), score=chosen)
 
 

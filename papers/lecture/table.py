@@ -234,7 +234,7 @@ class DefenceTable(Drawn, RowTable):
             )
             for row in self.rows
         ]
-        widths = [max(len(line[place]) for line in (head, *body)) for place in range(len(head))]
+        widths = [max(len(line[column]) for line in (head, *body)) for column in range(len(head))]
         return [
             "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
             for line in (head, *body)
@@ -250,7 +250,10 @@ class DefenceTable(Drawn, RowTable):
                 ends = [getattr(cell, name) for cell in cells]
                 for end in ("low", "high"):
                     columns[f"{measure}_{name}_{end}"] = np.array(
-                        [math.nan if one is None else getattr(one, end) for one in ends]
+                        [
+                            math.nan if interval is None else getattr(interval, end)
+                            for interval in ends
+                        ]
                     )
         columns["attack_by"] = [row.by for row in self.rows]
         columns["attack_limit"] = np.array(

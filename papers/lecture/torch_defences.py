@@ -89,12 +89,12 @@ class DPSGDDefence:
 
     def attack_limit(self, X: Any, y: Any) -> float:
         """Return (1 + advantage)/2 of noise that hides one row exchanged for another."""
-        promise = DPSGD(
+        guarantee = DPSGD(
             noise_multiplier=self.noise_multiplier,
             steps=self.steps,
             relation=Neighbouring.REPLACE,
         )
-        return (1 + promise.advantage) / 2
+        return (1 + guarantee.advantage) / 2
 
     def trained(self, X: Any, y: Any, seed: int) -> Predict:
         """Train once, with noise and first parameters from ``seed``."""
@@ -157,7 +157,7 @@ class AdversarialDefence:
     def trained(self, X: Any, y: Any, seed: int) -> Predict:
         """Play one game, with batches and first parameters from ``seed``."""
         rows, labels = _arrays(X, y, self.scale)
-        # Without a defence nobody looks at them.
+        # Without a defence they are not used.
         others = (
             (rows, labels)
             if not self.weight or self.reference is None

@@ -21,7 +21,7 @@ from expost.mechanisms import ObjectivePerturbation
 from expost.mechanisms.publishing import PublishingBudget
 from expost.mechanisms.sampling import perturbed_minimisers
 from expost.types import FloatArray
-from papers.common.claims import Check, Claim, said
+from papers.common.claims import Check, Claim, quote
 from papers.common.exhibits import Exhibit, Table
 from papers.common.figures import Curve, CurvesDisplay, panels
 
@@ -113,7 +113,7 @@ def measure_inflation(
     rows, columns = data.X.shape
     least, star, factors, figures = [], [], [], []
     for epsilon in epsilons:
-        how = ObjectivePerturbation(
+        mechanism = ObjectivePerturbation(
             epsilon=epsilon,
             delta=_DELTA,
             calibration="published",
@@ -128,11 +128,11 @@ def measure_inflation(
             delta=_DELTA,
             failure_probability=_RHO,
         )
-        least.append(how.penalty_sum)
-        star.append(budget.penalty(how.loss, rows, columns) / how.penalty_sum)
+        least.append(mechanism.penalty_sum)
+        star.append(budget.penalty(mechanism.loss, rows, columns) / mechanism.penalty_sum)
         factors.append(np.append(_FACTORS, star[-1]))
-        noise = how.law.sample(releases, rng)
-        figures.append([_scores(data, c * how.penalty_sum, noise) for c in factors[-1]])
+        noise = mechanism.law.sample(releases, rng)
+        figures.append([_scores(data, c * mechanism.penalty_sum, noise) for c in factors[-1]])
     wrong, error, fresh, loss, fresh_loss = np.moveaxis(np.array(figures), -1, 0)
     return Inflation(
         epsilons=np.array(epsilons),
@@ -171,17 +171,17 @@ def _sides(response: FloatArray) -> FloatArray:
     return np.where(response >= 0.5, 1.0, -1.0)
 
 
-def inflation_exhibit(found: Inflation) -> Exhibit:
+def inflation_exhibit(inflation: Inflation) -> Exhibit:
     """R&W Fig. 2, and beside it what the 0-1 loss does not see."""
     left = CurvesDisplay(
-        curves=_curves(found, found.wrong, found.wrong_error),
+        curves=_curves(inflation, inflation.wrong, inflation.wrong_error),
         xlabel=r"$\lambda$-inflation $c$",
         ylabel="0-1 loss, training rows",
         log_y=False,
         limits_y=(0.0, 0.52),
     )
     right = CurvesDisplay(
-        curves=_curves(found, found.log_loss),
+        curves=_curves(inflation, inflation.log_loss),
         xlabel=r"$\lambda$-inflation $c$",
         ylabel="mean logistic loss, training rows",
         legend_title=r"$\epsilon_1$",
@@ -194,44 +194,45 @@ def inflation_exhibit(found: Inflation) -> Exhibit:
         axis.minorticks_off()
         return figure
 
-    spread = [float(values.max() - values.min()) for values in found.wrong]
-    star = ", ".join(f"{value:.0f}" for value in found.star)
+    spread = [float(values.max() - values.min()) for values in inflation.wrong]
+    star = ", ".join(f"{value:.0f}" for value in inflation.star)
     return Exhibit(
         name="fig2",
         title="Figure 2: 0-1 loss where λ is larger than Theorem 5 asks for",
         caption=(
-            f"Section 4.1's synthetic data, n = {found.rows:,}, d = {found.columns}, labelled by"
-            f" whether Y is at least ½; means over {found.releases} releases, bands of two standard"
-            " errors. Stars: what Algorithm 2 needs at δ = ρ = 10⁻⁶ with ε₃ = ε₁/2 (the paper does"
-            f" not say which ε₃), c = {star}. The 0-1 loss moves by at most {max(spread):.3f} over"
-            " a thousandfold c: as λ grows, θ shrinks towards −(∇L(0) + b)/λ, whose direction, and"
-            " so its 0-1 loss, no longer depends on λ. Its predicted probabilities do (right): all"
-            " go to ½, a logistic loss of log 2; where ε₁ is small that is a gain."
+            f"Section 4.1's synthetic data, n = {inflation.rows:,}, d = {inflation.columns},"
+            f" labelled by whether Y is at least ½; means over {inflation.releases} releases, bands"
+            " of two standard errors. Stars: what Algorithm 2 needs at δ = ρ = 10⁻⁶ with ε₃ = ε₁/2"
+            f" (the paper does not say which ε₃), c = {star}. The 0-1 loss moves by at most"
+            f" {max(spread):.3f} over a thousandfold c: as λ grows, θ shrinks towards −(∇L(0) +"
+            " b)/λ, whose direction, and so its 0-1 loss, no longer depends on λ. Its predicted"
+            " probabilities do (right): all go to ½, a logistic loss of log 2; where ε₁ is small"
+            " that is a gain."
         ),
         draw=draw,
-        tables={"fig2": _table(found)},
+        tables={"fig2": _table(inflation)},
     )
 
 
 def _curves(
-    found: Inflation, values: FloatArray, error: FloatArray | None = None
+    inflation: Inflation, values: FloatArray, error: FloatArray | None = None
 ) -> tuple[Curve, ...]:
     """Return a curve for each ε₁, named where there is no band, and its star."""
     curves = []
-    for place, epsilon in enumerate(found.epsilons):
-        colour = place / max(len(found.epsilons) - 1, 1)
-        order = np.argsort(found.factors[place], kind="stable")
+    for index, epsilon in enumerate(inflation.epsilons):
+        colour = index / max(len(inflation.epsilons) - 1, 1)
+        order = np.argsort(inflation.factors[index], kind="stable")
         curves += [
             Curve(
-                x=found.factors[place][order],
-                y=values[place][order],
+                x=inflation.factors[index][order],
+                y=values[index][order],
                 label=f"{epsilon:g}" if error is None else None,
                 colour=colour,
-                spread=None if error is None else 2 * error[place][order],
+                spread=None if error is None else 2 * error[index][order],
             ),
             Curve(
-                x=found.factors[place][-1:],
-                y=values[place][-1:],
+                x=inflation.factors[index][-1:],
+                y=values[index][-1:],
                 colour=colour,
                 style="",
                 marker="*",
@@ -241,27 +242,29 @@ def _curves(
     return tuple(curves)
 
 
-def _table(found: Inflation) -> Table:
-    count = found.factors.shape[1]
+def _table(inflation: Inflation) -> Table:
+    count = inflation.factors.shape[1]
     return Table(
         columns={
-            "epsilon_1": np.repeat(found.epsilons, count),
-            "least_lambda": np.repeat(found.least, count),
-            "inflation": found.factors.ravel(),
-            "is_star": np.tile(np.arange(count) == count - 1, len(found.epsilons)).astype(np.int64),
-            "zero_one_loss": found.wrong.ravel(),
-            "standard_error": found.wrong_error.ravel(),
-            "zero_one_loss_fresh": found.fresh_wrong.ravel(),
-            "logistic_loss": found.log_loss.ravel(),
-            "logistic_loss_fresh": found.fresh_log_loss.ravel(),
+            "epsilon_1": np.repeat(inflation.epsilons, count),
+            "least_lambda": np.repeat(inflation.least, count),
+            "inflation": inflation.factors.ravel(),
+            "is_star": np.tile(np.arange(count) == count - 1, len(inflation.epsilons)).astype(
+                np.int64
+            ),
+            "zero_one_loss": inflation.wrong.ravel(),
+            "standard_error": inflation.wrong_error.ravel(),
+            "zero_one_loss_fresh": inflation.fresh_wrong.ravel(),
+            "logistic_loss": inflation.log_loss.ravel(),
+            "logistic_loss_fresh": inflation.fresh_log_loss.ravel(),
         }
     )
 
 
-def inflation_claim(found: Inflation) -> Claim:
+def inflation_claim(inflation: Inflation) -> Claim:
     """Check that the 0-1 loss remains roughly constant across λ."""
     checks = []
-    for where, values in (("training", found.wrong), ("fresh", found.fresh_wrong)):
+    for where, values in (("training", inflation.wrong), ("fresh", inflation.fresh_wrong)):
         checks += [
             Check(
                 what=f"largest change of the 0-1 loss over c = 1 … 1000 at any ε₁, {where} rows",
@@ -276,8 +279,8 @@ def inflation_claim(found: Inflation) -> Claim:
                 bound=_ROUGHLY,
             ),
         ]
-    worst = int(np.argmax(found.wrong[:, -1] - found.wrong[:, 0]))
-    before, after = float(found.wrong[worst, 0]), float(found.wrong[worst, -1])
+    worst = int(np.argmax(inflation.wrong[:, -1] - inflation.wrong[:, 0]))
+    before, after = float(inflation.wrong[worst, 0]), float(inflation.wrong[worst, -1])
     return Claim(
         key="f",
         says=(
@@ -285,13 +288,14 @@ def inflation_claim(found: Inflation) -> Claim:
             " λ, up to the λ that Algorithm 2 needs (the star) and beyond."
         ),
         where="Section 4.1, Fig. 2",
-        found=(
-            f"From c = 1 to the star it changes most at ε₁ = {found.epsilons[worst]:g}, from"
-            f" {said(before)} to {said(after)}: little in itself, but a rise by"
-            f" {100 * (after / before - 1):.0f} %. At ε₁ = {found.epsilons[0]:g} there is little to"
-            f" lose: it is {said(found.wrong[0, 0])} from the start. What does change is how sure"
-            f" the model is: the mean logistic loss at ε₁ = {found.epsilons[worst]:g} goes from"
-            f" {said(found.log_loss[worst, 0])} to {said(found.log_loss[worst, -1])}."
+        outcome=(
+            f"From c = 1 to the star it changes most at ε₁ = {inflation.epsilons[worst]:g}, from"
+            f" {quote(before)} to {quote(after)}: little in itself, but a rise by"
+            f" {100 * (after / before - 1):.0f} %. At ε₁ = {inflation.epsilons[0]:g} there is"
+            f" little to lose: it is {quote(inflation.wrong[0, 0])} from the start. What does"
+            " change is how certain the model is: the mean logistic loss at ε₁ ="
+            f" {inflation.epsilons[worst]:g} goes from {quote(inflation.log_loss[worst, 0])} to"
+            f" {quote(inflation.log_loss[worst, -1])}."
         ),
         checks=tuple(checks),
         figures=("fig2",),

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from expost.numbers import percent
-from papers.common.claims import Check, Claim, said
+from papers.common.claims import Check, Claim, quote
 from papers.common.exhibits import Exhibit, Table
 from papers.common.figures import BLUE, GREEN, GREY, INK, ORANGE, Guide, panels
 from papers.redberg_wang.displays import Distribution, DistributionDisplay
@@ -35,29 +35,29 @@ _REASONABLE = 10.0
 _EXACT = 1e-9
 
 
-def losses_exhibit(found: Reports) -> Exhibit:
+def losses_exhibit(reports: Reports) -> Exhibit:
     """R&W Fig. 3a."""
-    displays = _loss_displays(found, promised=WHOLE)
-    independent, dependent = found.independent, found.dependent
+    displays = _loss_displays(reports, epsilon=WHOLE)
+    independent, dependent = reports.independent, reports.dependent
     return Exhibit(
         name="fig3a",
         title="Figure 3a: true and published losses at ε = 1",
         caption=(
-            f"Default of credit card clients, {found.rows:,} rows, d = {found.columns}; one release"
-            " of each kind, every row's loss if it were removed. Left: all of ε for θ"
-            f" (σ = {said(independent.how.resolution)}, λ = {said(independent.how.penalty_sum)})."
-            f" Right: ε₁ = {SPLIT[0]:g} for θ (σ = {said(dependent.how.resolution)},"
-            f" λ = {said(dependent.how.penalty_sum)}, which Algorithm 2 asks for),"
-            f" ε₂ = {SPLIT[1]:g} for the gradient, ε₃ = {SPLIT[2]:g} for the Hessian; the green"
-            " curve adds what those two cost each row. Published is Algorithm 2 as printed, with"
-            " absolute values in its gradient term. Losses past either end are counted in the bin"
-            " there."
+            f"Default of credit card clients, {reports.rows:,} rows, d = {reports.columns}; one"
+            " release of each kind, every row's loss if it were removed. Left: all of ε for θ"
+            f" (σ = {quote(independent.mechanism.resolution)}, λ ="
+            f" {quote(independent.mechanism.penalty_sum)}). Right: ε₁ = {SPLIT[0]:g} for θ (σ ="
+            f" {quote(dependent.mechanism.resolution)}, λ ="
+            f" {quote(dependent.mechanism.penalty_sum)}, which Algorithm 2 asks for), ε₂ ="
+            f" {SPLIT[1]:g} for the gradient, ε₃ = {SPLIT[2]:g} for the Hessian; the green curve"
+            " adds what those two cost each row. Published is Algorithm 2 as printed, with absolute"
+            " values in its gradient term. Losses past either end are counted in the bin there."
         ),
         draw=lambda: panels(displays, columns=2, size=(5.6, 4.0)),
         tables={
             "fig3-independent": _rows_table(independent),
             "fig3-dependent": _rows_table(dependent),
-            "fig3-quantiles": quantiles_table(found),
+            "fig3-quantiles": quantiles_table(reports),
         },
         errata=(
             "Algorithm 2 needs |f′·ĝᵀx| where it prints f′·ĝᵀx, or the minimum would take the"
@@ -67,48 +67,49 @@ def losses_exhibit(found: Reports) -> Exhibit:
     )
 
 
-def ratios_exhibit(found: Reports) -> Exhibit:
+def ratios_exhibit(reports: Reports) -> Exhibit:
     """R&W Fig. 3b."""
-    display = _ratio_display(found)
-    gains = _gains(found)
+    display = _ratio_display(reports)
+    gains = _gains(reports)
     return Exhibit(
         name="fig3b",
         title="Figure 3b: published over true losses",
         caption=(
             "The same two releases. Over"
-            f" {found.releases} pairs of releases the median ratio is {said(gains[0])}"
-            f" data-independent and {said(gains[2])} data-dependent (geometric means). Not all of"
+            f" {reports.releases} pairs of releases the median ratio is {quote(gains[0])}"
+            f" data-independent and {quote(gains[2])} data-dependent (geometric means). Not all of"
             " that is owed to the released gradient and Hessian: with the smaller ε₁ and the larger"
             " λ, the data-independent bound of the very same θ (grey), which spends nothing more,"
-            f" has {said(gains[1])}. The long right tail are rows whose true loss is next to 0"
+            f" has {quote(gains[1])}. The long right tail are rows whose true loss is next to 0"
             " because its terms cancel."
         ),
         draw=lambda: display.plot().figure_,
-        tables={"fig3b-medians": _medians_table(found)},
+        tables={"fig3b-medians": _medians_table(reports)},
     )
 
 
-def linear_exhibit(found: Reports) -> Exhibit:
+def linear_exhibit(reports: Reports) -> Exhibit:
     """Return the same for linear regression, on the data of Section 4.1."""
-    displays = [*_loss_displays(found, promised=None), _ratio_display(found)]
-    independent = found.independent
+    displays = [*_loss_displays(reports, epsilon=None), _ratio_display(reports)]
+    independent = reports.independent
     return Exhibit(
         name="linear",
         title="Linear regression: true and published losses",
         caption=(
-            f"Section 4.1's synthetic data, n = {found.rows:,}, d = {found.columns}, squared loss"
-            " on Y in [0, 1] (the paper's own figures are in a supplement that is not at hand)."
-            " Corollary 7 holds as it stands, with f″ = 1. But the gradient of the squared loss is"
-            " not bounded over all θ, so neither is the loss of a row: no (ε, δ) is guaranteed, and"
-            " the ε of a panel only sets its noise, made for gradients of at most"
-            f" L = {said(independent.how.slope_bound)}, the most at any minimiser without noise. At"
-            f" the released θ {percent(independent.steeper)} of the rows have a steeper one."
+            f"Section 4.1's synthetic data, n = {reports.rows:,}, d = {reports.columns}, squared"
+            " loss on Y in [0, 1] (the paper's own figures are in a supplement that is not at"
+            " hand). Corollary 7 holds as it stands, with f″ = 1. But the gradient of the squared"
+            " loss is not bounded over all θ, so neither is the loss of a row: no (ε, δ) is"
+            " guaranteed, and the ε of a panel only sets its noise, made for gradients of at most"
+            f" L = {quote(independent.mechanism.slope_bound)}, the most at any minimiser without"
+            f" noise. At the released θ {percent(independent.steeper)} of the rows have a steeper"
+            " one."
         ),
         draw=lambda: panels(displays, columns=3, size=(4.9, 4.0)),
         tables={
             "linear-independent": _rows_table(independent),
-            "linear-dependent": _rows_table(found.dependent),
-            "linear-quantiles": quantiles_table(found),
+            "linear-dependent": _rows_table(reports.dependent),
+            "linear-quantiles": quantiles_table(reports),
         },
         errata=(
             "Corollary 7's inequality is an equality; Theorem 6 has its ∓ reversed, the term is"
@@ -117,16 +118,16 @@ def linear_exhibit(found: Reports) -> Exhibit:
     )
 
 
-def _loss_displays(found: Reports, promised: float | None) -> list[DistributionDisplay]:
+def _loss_displays(reports: Reports, epsilon: float | None) -> list[DistributionDisplay]:
     """Both kinds, over one axis."""
     kinds = (
-        (rf"data-independent, $\epsilon_1$ = {WHOLE:g}", _losses(found.independent)),
+        (rf"data-independent, $\epsilon_1$ = {WHOLE:g}", _losses(reports.independent)),
         (
             "data-dependent, " + "/".join(f"{share:g}" for share in SPLIT),
             (
-                *_losses(found.dependent),
+                *_losses(reports.dependent),
                 Distribution(
-                    values=found.dependent.total,
+                    values=reports.dependent.total,
                     label=r"published $+\ \epsilon_2(z) + \epsilon_3(z)$",
                     colour=GREEN,
                     style="-.",
@@ -138,7 +139,7 @@ def _loss_displays(found: Reports, promised: float | None) -> list[DistributionD
     return [
         DistributionDisplay(
             parts=parts,
-            guides=() if promised is None else (_guide(promised),),
+            guides=() if epsilon is None else (_guide(epsilon),),
             xlabel="ex-post loss of a row (nats)",
             title=title,
             legend_at="upper left",
@@ -148,19 +149,19 @@ def _loss_displays(found: Reports, promised: float | None) -> list[DistributionD
     ]
 
 
-def _losses(one: Release) -> tuple[Distribution, ...]:
+def _losses(release: Release) -> tuple[Distribution, ...]:
     return (
-        Distribution(values=one.true, label="true", colour=BLUE, filled=True),
-        Distribution(values=one.published, label="published", colour=ORANGE, style="--"),
+        Distribution(values=release.true, label="true", colour=BLUE, filled=True),
+        Distribution(values=release.published, label="published", colour=ORANGE, style="--"),
     )
 
 
-def _guide(promised: float) -> Guide:
-    return Guide(at=promised, label=rf"worst case, $\epsilon$ = {promised:g}", colour=INK)
+def _guide(epsilon: float) -> Guide:
+    return Guide(at=epsilon, label=rf"worst case, $\epsilon$ = {epsilon:g}", colour=INK)
 
 
-def _ratio_display(found: Reports) -> DistributionDisplay:
-    dependent = found.dependent
+def _ratio_display(reports: Reports) -> DistributionDisplay:
+    dependent = reports.dependent
     return DistributionDisplay(
         parts=(
             Distribution(values=dependent.ratio, label="data-dependent", colour=GREEN, filled=True),
@@ -171,7 +172,7 @@ def _ratio_display(found: Reports) -> DistributionDisplay:
                 style=":",
             ),
             Distribution(
-                values=found.independent.ratio,
+                values=reports.independent.ratio,
                 label="data-independent",
                 colour=ORANGE,
                 style="--",
@@ -183,42 +184,42 @@ def _ratio_display(found: Reports) -> DistributionDisplay:
     )
 
 
-def _rows_table(one: Release) -> Table:
+def _rows_table(release: Release) -> Table:
     return Table(
         columns={
-            "row": np.arange(1, len(one.true) + 1),
-            "true": one.true,
-            "published": one.published,
-            "published_by_expost": one.ours,
-            "data_independent": one.plain,
-            "epsilon_2": one.gradient_cost,
-            "epsilon_3": one.hessian_cost,
+            "row": np.arange(1, len(release.true) + 1),
+            "true": release.true,
+            "published": release.published,
+            "published_by_expost": release.ours,
+            "data_independent": release.plain,
+            "epsilon_2": release.gradient_cost,
+            "epsilon_3": release.hessian_cost,
         }
     )
 
 
-def quantiles_table(found: Reports) -> Table:
+def quantiles_table(reports: Reports) -> Table:
     """Quantiles over the rows, of every release."""
-    keys = list(found.quantiles)
-    lines = [(kind, figure, place) for kind, figure in keys for place in range(found.releases)]
+    keys = list(reports.quantiles)
+    lines = [(kind, figure, number) for kind, figure in keys for number in range(reports.releases)]
     columns: dict[str, object] = {
         "kind": [kind for kind, _, _ in lines],
         "figure": [figure for _, figure, _ in lines],
-        "release": np.array([place + 1 for _, _, place in lines]),
+        "release": np.array([number + 1 for _, _, number in lines]),
     }
-    values = np.concatenate([found.quantiles[key] for key in keys])
+    values = np.concatenate([reports.quantiles[key] for key in keys])
     for index, share in enumerate(SHARES):
         columns[f"quantile_{share:g}"] = values[:, index]
     return Table(columns=columns)
 
 
-def _medians_table(found: Reports) -> Table:
+def _medians_table(reports: Reports) -> Table:
     middle = SHARES.index(0.5)
     return Table(
         columns={
-            "release": np.arange(1, found.releases + 1),
+            "release": np.arange(1, reports.releases + 1),
             **{
-                f"{kind}_{figure}": found.quantiles[kind, figure][:, middle]
+                f"{kind}_{figure}": reports.quantiles[kind, figure][:, middle]
                 for kind, figure in (
                     (_INDEPENDENT, "ratio"),
                     (_INDEPENDENT, "ratio_ours"),
@@ -232,19 +233,19 @@ def _medians_table(found: Reports) -> Table:
     )
 
 
-def _gains(found: Reports) -> tuple[float, float, float]:
+def _gains(reports: Reports) -> tuple[float, float, float]:
     """Median ratios: data-independent; the same of the data-dependent θ; data-dependent."""
     return (
-        found.typical(_INDEPENDENT, "ratio", 0.5),
-        found.typical(_DEPENDENT, "ratio_plain", 0.5),
-        found.typical(_DEPENDENT, "ratio", 0.5),
+        reports.typical(_INDEPENDENT, "ratio", 0.5),
+        reports.typical(_DEPENDENT, "ratio_plain", 0.5),
+        reports.typical(_DEPENDENT, "ratio", 0.5),
     )
 
 
 def worst_case_claim(credit: Reports, synthetic: Reports, tight: Release) -> Claim:
     """Check claim (a): ex-post losses are orders of magnitude below the worst case."""
     checks = []
-    for name, one in (("credit", credit), ("synthetic", synthetic)):
+    for name, reports in (("credit", credit), ("synthetic", synthetic)):
         for share, what, bound in (
             (0.5, "median row", _TWO_ORDERS),
             (0.99, "99 % of the rows", _ONE_ORDER),
@@ -252,7 +253,7 @@ def worst_case_claim(credit: Reports, synthetic: Reports, tight: Release) -> Cla
             checks.append(
                 Check(
                     what=f"true loss over ε, {what}, {name} data",
-                    value=one.typical(_INDEPENDENT, "true", share) / WHOLE,
+                    value=reports.typical(_INDEPENDENT, "true", share) / WHOLE,
                     relation="<=",
                     bound=bound,
                 )
@@ -267,22 +268,22 @@ def worst_case_claim(credit: Reports, synthetic: Reports, tight: Release) -> Cla
             " worst case that differential privacy guarantees."
         ),
         where="Abstract, Section 1",
-        found=(
-            f"At ε = 1 the median row of the credit data loses {said(median)} nats, 99 % of the"
-            f" rows at most {said(most)} and the most exposed {said(largest)} (geometric means over"
-            f" {credit.releases} releases): {1 / median:.0f}, {1 / most:.0f} and {1 / largest:.0f}"
-            " times less than ε. Part of it is owed to Theorem 5, whose σ of"
-            f" {said(credit.independent.how.resolution)} is more than ε = 1 needs: in a release"
-            f" with the tight {said(tight.how.resolution)} the median row loses"
-            f" {said(float(np.median(tight.true)))}, the most exposed"
-            f" {said(float(tight.true.max()))}."
+        outcome=(
+            f"At ε = 1 the median row of the credit data loses {quote(median)} nats, 99 % of the"
+            f" rows at most {quote(most)} and the most exposed {quote(largest)} (geometric means"
+            f" over {credit.releases} releases): {1 / median:.0f}, {1 / most:.0f} and"
+            f" {1 / largest:.0f} times less than ε. Part of it is owed to Theorem 5, whose σ of"
+            f" {quote(credit.independent.mechanism.resolution)} is more than ε = 1 needs: in a"
+            f" release with the tight {quote(tight.mechanism.resolution)} the median row loses"
+            f" {quote(float(np.median(tight.true)))}, the most exposed"
+            f" {quote(float(tight.true.max()))}."
         ),
         checks=tuple(checks),
         figures=("fig3a",),
     )
 
 
-def corollary_claim(found: tuple[Corollary, ...]) -> Claim:
+def corollary_claim(corollaries: tuple[Corollary, ...]) -> Claim:
     """Check claim (b): Corollary 7."""
     return Claim(
         key="b",
@@ -291,22 +292,23 @@ def corollary_claim(found: tuple[Corollary, ...]) -> Claim:
             " ∇J·∇ℓ/σ² (Corollary 7)."
         ),
         where="Section 3.1",
-        found=(
+        outcome=(
             "Taken as an equality, it differs by at most"
-            f" {said(max(one.difference for one in found))} nats from log densities whose gradient"
-            f" and Hessian are summed again without each row, over"
-            f" {sum(one.rows for one in found):,} rows of {' and '.join(one.name for one in found)}"
+            f" {quote(max(part.difference for part in corollaries))} nats from log densities whose"
+            f" gradient and Hessian are summed again without each row, over"
+            f" {sum(part.rows for part in corollaries):,} rows of"
+            f" {' and '.join(part.name for part in corollaries)}"
             " regression. (The paper has ≤.)"
         ),
         checks=tuple(
             Check(
-                what=f"largest difference from log densities, {one.name} regression,"
-                f" {one.rows:,} rows",
-                value=one.difference,
+                what=f"largest difference from log densities, {corollary.name} regression,"
+                f" {corollary.rows:,} rows",
+                value=corollary.difference,
                 relation="<=",
                 bound=_EXACT,
             )
-            for one in found
+            for corollary in corollaries
         ),
         figures=("linear",),
     )
@@ -316,13 +318,13 @@ def ratios_claim(credit: Reports, others: tuple[Reports, ...]) -> Claim:
     """Check claim (g): data-dependent ratios are tighter."""
     checks = [
         Check(
-            what=f"{what} of the ratio, data-dependent over data-independent, {one.name} data",
-            value=one.typical(_DEPENDENT, "ratio", share)
-            / one.typical(_INDEPENDENT, "ratio", share),
+            what=f"{what} of the ratio, data-dependent over data-independent, {reports.name} data",
+            value=reports.typical(_DEPENDENT, "ratio", share)
+            / reports.typical(_INDEPENDENT, "ratio", share),
             relation="<",
             bound=1.0,
         )
-        for one in (credit, *others)
+        for reports in (credit, *others)
         for share, what in ((0.5, "median"), (0.9, "0.9-quantile"))
     ]
     smaller = credit.quantiles[_DEPENDENT, "ratio"] < credit.quantiles[_INDEPENDENT, "ratio"]
@@ -343,10 +345,10 @@ def ratios_claim(credit: Reports, others: tuple[Reports, ...]) -> Claim:
             " accurately: the ratios of published to true losses are tighter."
         ),
         where="Section 4.2, Fig. 3b",
-        found=(
-            f"On the credit data the median ratio falls from {said(plain)} to {said(dependent)}, in"
-            f" {int(middle.sum())} of {credit.releases} pairs of releases. The first step, to"
-            f" {said(same)}, comes with the smaller ε₁ and the larger λ and needs no further"
+        outcome=(
+            f"On the credit data the median ratio falls from {quote(plain)} to {quote(dependent)},"
+            f" in {int(middle.sum())} of {credit.releases} pairs of releases. The first step, to"
+            f" {quote(same)}, comes with the smaller ε₁ and the larger λ and needs no further"
             f" release; ĝ and Ĥ do the rest, a factor of {same / dependent:.1f}."
         ),
         checks=tuple(checks),
@@ -354,11 +356,11 @@ def ratios_claim(credit: Reports, others: tuple[Reports, ...]) -> Claim:
     )
 
 
-def total_claim(found: Reports) -> Claim:
+def total_claim(reports: Reports) -> Claim:
     """(h) With ε₂(z) + ε₃(z) the data-dependent approach is comparable, and has no edge."""
-    total = found.typical(_DEPENDENT, "total", 0.5)
-    independent = found.typical(_INDEPENDENT, "published", 0.5)
-    published = found.typical(_DEPENDENT, "published", 0.5)
+    total = reports.typical(_DEPENDENT, "total", 0.5)
+    independent = reports.typical(_INDEPENDENT, "published", 0.5)
+    published = reports.typical(_DEPENDENT, "published", 0.5)
     return Claim(
         key="h",
         says=(
@@ -366,12 +368,12 @@ def total_claim(found: Reports) -> Claim:
             " is comparable to the data-independent ε̄₁, and loses its edge over it."
         ),
         where="Section 4.2, Fig. 3a",
-        found=(
-            f"At the median row the data-dependent ε̄₁ is {said(published)}, with both costs"
-            f" {said(total)}, and the data-independent ε̄₁ {said(independent)}: the sum is"
+        outcome=(
+            f"At the median row the data-dependent ε̄₁ is {quote(published)}, with both costs"
+            f" {quote(total)}, and the data-independent ε̄₁ {quote(independent)}: the sum is"
             f" {total / independent:.2f} times that. The true loss is"
-            f" {said(found.typical(_DEPENDENT, 'true', 0.5))}: nearly all of the sum is the price"
-            " of reporting it."
+            f" {quote(reports.typical(_DEPENDENT, 'true', 0.5))}: nearly all of the sum is the"
+            " price of reporting it."
         ),
         checks=(
             Check(
@@ -397,11 +399,11 @@ def total_claim(found: Reports) -> Claim:
     )
 
 
-def plain_claim(found: Reports) -> Claim:
+def plain_claim(reports: Reports) -> Claim:
     """Check claim (i): the data-independent bound is reasonably accurate."""
-    ratio = found.typical(_INDEPENDENT, "ratio", 0.5)
-    ours = found.typical(_INDEPENDENT, "ratio_ours", 0.5)
-    largest = found.typical(_INDEPENDENT, "published", 1.0)
+    ratio = reports.typical(_INDEPENDENT, "ratio", 0.5)
+    ours = reports.typical(_INDEPENDENT, "ratio_ours", 0.5)
+    largest = reports.typical(_INDEPENDENT, "published", 1.0)
     return Claim(
         key="i",
         says=(
@@ -409,10 +411,10 @@ def plain_claim(found: Reports) -> Claim:
             " estimate of the ex-post loss."
         ),
         where="Section 5",
-        found=(
-            f"Its largest is {said(largest)}, where ε is 1, and at the median row it is"
-            f" {said(ratio)} times the true loss (expost's, with log(1 + f″∥x∥²/λ) for the"
-            f" determinant: {said(ours)} times). With λ = 1/(2ε) the determinant alone may take"
+        outcome=(
+            f"Its largest is {quote(largest)}, where ε is 1, and at the median row it is"
+            f" {quote(ratio)} times the true loss (expost's, with log(1 + f″∥x∥²/λ) for the"
+            f" determinant: {quote(ours)} times). With λ = 1/(2ε) the determinant alone may take"
             " log 2 of it, while true leverages f″μ are below d/n on average."
         ),
         checks=(
@@ -433,11 +435,11 @@ def plain_claim(found: Reports) -> Claim:
     )
 
 
-def theorem_claim(found: tuple[Reports, ...], stretch: Release) -> Claim:
+def theorem_claim(every_reports: tuple[Reports, ...], stretch: Release) -> Claim:
     """Check claim (j): Theorem 10.3."""
-    rows = sum(2 * one.rows * one.releases for one in found)
-    above = sum(sum(one.above.values()) for one in found)
-    stretched = max(one.stretched for one in found)
+    rows = sum(2 * reports.rows * reports.releases for reports in every_reports)
+    above = sum(sum(reports.above.values()) for reports in every_reports)
+    stretched = max(reports.stretched for reports in every_reports)
     beyond = stretch.published > stretch.allowed
     worst = float(np.max(stretch.published / stretch.allowed))
     return Claim(
@@ -447,11 +449,11 @@ def theorem_claim(found: tuple[Reports, ...], stretch: Release) -> Claim:
             " times it plus |f′|∥x∥√(2 log(2/ρ))/σ₂ (Theorem 10.3)."
         ),
         where="Section 3.3",
-        found=(
+        outcome=(
             f"{above:,} of {rows:,} true losses (rows and releases, both kinds, three data sets)"
             " pass their bound. Of what the upper limit allows, the published loss is at most"
-            f" {said(stretched)} at the paper's split, where the limit's second term covers"
-            f" everything. At ε₂ = 0.01 it is up to {said(worst)}, and"
+            f" {quote(stretched)} at the paper's split, where the limit's second term covers"
+            f" everything. At ε₂ = 0.01 it is up to {quote(worst)}, and"
             f" {percent(float(np.mean(beyond)))} of the credit rows pass the limit: the terms of a"
             " true loss can cancel, those of its bound cannot."
         ),
@@ -479,23 +481,26 @@ def theorem_claim(found: tuple[Reports, ...], stretch: Release) -> Claim:
     )
 
 
-def accuracy_claim(found: Reports) -> Claim:
+def accuracy_claim(reports: Reports) -> Claim:
     """Check claim (k): a smaller ε₁ makes θ less accurate."""
-    wrong = {kind: float(np.mean(values)) for kind, values in found.wrong.items()}
-    value = {kind: float(np.mean(values)) for kind, values in found.value.items()}
+    wrong = {kind: float(np.mean(values)) for kind, values in reports.wrong.items()}
+    value = {kind: float(np.mean(values)) for kind, values in reports.value.items()}
     error = math.hypot(
-        *(float(np.std(values, ddof=1)) / math.sqrt(len(values)) for values in found.wrong.values())
+        *(
+            float(np.std(values, ddof=1)) / math.sqrt(len(values))
+            for values in reports.wrong.values()
+        )
     )
     return Claim(
         key="k",
         says="The downside: reducing ε₁ reduces the accuracy of θ.",
         where="Section 4.2",
-        found=(
+        outcome=(
             f"On the credit data the 0-1 loss goes from {wrong[_INDEPENDENT]:.4f} at ε₁ = 1 to"
             f" {wrong[_DEPENDENT]:.4f} at ε₁ = {SPLIT[0]:g} (their difference is known to"
             f" {error:.4f}), the mean logistic loss from {value[_INDEPENDENT]:.4f} to"
             f" {value[_DEPENDENT]:.4f}; always answering the more frequent label has"
-            f" {found.rarer:.4f}."
+            f" {reports.rarer:.4f}."
         ),
         checks=(
             Check(

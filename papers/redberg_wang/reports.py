@@ -90,7 +90,7 @@ class Release:
     ``wrong``, ``value``  0-1 loss (squared loss: NaN) and mean loss of θ on its rows.
     """
 
-    how: ObjectivePerturbation
+    mechanism: ObjectivePerturbation
     theta: FloatArray
     true: FloatArray
     published: FloatArray
@@ -180,31 +180,31 @@ def measure_reports(
     """Measure ``releases`` models of each kind, with the report of each."""
     rng = np.random.default_rng(seed)
     budget = _budget(*SPLIT[1:])
-    found: dict[str, list[Release]] = {"independent": [], "dependent": []}
+    by_kind: dict[str, list[Release]] = {"independent": [], "dependent": []}
     summed: dict[tuple[str, str], list[FloatArray]] = {}
-    above, stretched = dict.fromkeys(found, 0), 0.0
-    scores: dict[str, list[tuple[float, float]]] = {kind: [] for kind in found}
-    for place in range(releases):
+    above, stretched = dict.fromkeys(by_kind, 0), 0.0
+    scores: dict[str, list[tuple[float, float]]] = {kind: [] for kind in by_kind}
+    for number in range(releases):
         for kind, epsilon, spent in (
             ("independent", WHOLE, None),
             ("dependent", SPLIT[0], budget),
         ):
-            one = measure_release(X, y, loss, epsilon, spent, rng)
-            if place == 0:
-                found[kind].append(one)
+            release = measure_release(X, y, loss, epsilon, spent, rng)
+            if number == 0:
+                by_kind[kind].append(release)
             for figure in _FIGURES:
-                values = np.quantile(getattr(one, figure), SHARES)
+                values = np.quantile(getattr(release, figure), SHARES)
                 summed.setdefault((kind, figure), []).append(values)
-            above[kind] += int(np.count_nonzero(one.true > one.published))
-            stretched = max(stretched, float(np.max(one.published / one.allowed)))
-            scores[kind].append((one.wrong, one.value))
+            above[kind] += int(np.count_nonzero(release.true > release.published))
+            stretched = max(stretched, float(np.max(release.published / release.allowed)))
+            scores[kind].append((release.wrong, release.value))
     return Reports(
         name=name,
         rows=len(X),
         columns=X.shape[1],
         releases=releases,
-        independent=found["independent"][0],
-        dependent=found["dependent"][0],
+        independent=by_kind["independent"][0],
+        dependent=by_kind["dependent"][0],
         quantiles={key: np.array(values) for key, values in summed.items()},
         above=above,
         stretched=stretched,
@@ -242,32 +242,32 @@ def measure_release(
         regularization = (
             LEAST if budget is None else regularization_for_publishing(budget, **constants)
         )
-    how = ObjectivePerturbation(regularization=regularization, **constants)
+    objective = ObjectivePerturbation(regularization=regularization, **constants)
     problem = Objective.of(
-        X=X, y=y, loss=loss, penalty=np.full(X.shape[1], how.total_regularization)
+        X=X, y=y, loss=loss, penalty=np.full(X.shape[1], objective.total_regularization)
     )
-    theta = how.release(problem, rng)
-    tangent = Tangent.at(how, problem, theta)
+    theta = objective.release(problem, rng)
+    tangent = Tangent.at(objective, problem, theta)
     true = np.abs(tangent.row_losses().loss)
-    plain = printed_bound(how, theta, X, y)
-    slope, curvature = _steepness(how, theta, X, y)
+    plain = printed_bound(objective, theta, X, y)
+    slope, curvature = _steepness(objective, theta, X, y)
     mechanism = released = None
     published, allowed = plain, np.full(len(X), np.inf)
     first = second = np.zeros(len(X))
     if budget is not None:
-        mechanism = TangentMechanism(budget=budget, mechanism=how, theta=theta)
+        mechanism = TangentMechanism(budget=budget, mechanism=objective, theta=theta)
         released = mechanism.release(tangent, rng)
-        published = printed_bound(how, theta, X, y, mechanism, released)
+        published = printed_bound(objective, theta, X, y, mechanism, released)
         scale = mechanism.gradient_scale
         first = _cost(slope / scale)
         second = _cost(curvature / (math.sqrt(2) * mechanism.hessian_scale))
         allowed = 12 * true + slope / scale * math.sqrt(2 * math.log(2 / RHO))
     bound = ObjectiveBound(
-        mechanism=how, theta=theta, failure=RHO, tangent=mechanism, released=released
+        mechanism=objective, theta=theta, failure=RHO, tangent=mechanism, released=released
     )
     predictor = X @ theta
     return Release(
-        how=how,
+        mechanism=objective,
         theta=theta,
         true=true,
         published=published,
@@ -276,7 +276,7 @@ def measure_release(
         gradient_cost=first,
         hessian_cost=second,
         allowed=allowed,
-        steeper=float(np.mean(slope > how.slope_bound)),
+        steeper=float(np.mean(slope > objective.slope_bound)),
         wrong=float(np.mean(y * predictor <= 0)) if loss.is_classification else math.nan,
         value=float(np.mean(loss.value(predictor, y))),
     )
@@ -306,7 +306,7 @@ def measure_stretch(X: FloatArray, y: FloatArray, seed: np.random.SeedSequence) 
 
 
 def printed_bound(
-    how: ObjectivePerturbation,
+    objective: ObjectivePerturbation,
     theta: FloatArray,
     X: FloatArray,
     y: FloatArray,
@@ -322,12 +322,12 @@ def printed_bound(
 
     ∞ where f″μ̄ ≥ 1.
     """
-    slope, curvature = how.loss.derivatives(X @ theta, y)
+    slope, curvature = objective.loss.derivatives(X @ theta, y)
     square = np.einsum("ij,ij->i", X, X)
     length, quantile = np.abs(slope) * np.sqrt(square), -float(ndtri(RHO / 2))
-    scale = how.resolution
+    scale = objective.resolution
     across = scale * length * quantile
-    leverage = square / how.penalty_sum
+    leverage = square / objective.penalty_sum
     if mechanism is not None and released is not None:
         inner = np.abs(slope * (X @ released.gradient))
         across = np.minimum(across, inner + mechanism.gradient_scale * length * quantile)
@@ -344,7 +344,7 @@ def measure_corollary(
 ) -> Corollary:
     """Cor. 7 against log p(θ ∣ D) − log p(θ ∣ D₋ᵢ), the sums made again without each row."""
     rng = np.random.default_rng(seed)
-    how = ObjectivePerturbation(
+    objective = ObjectivePerturbation(
         epsilon=WHOLE,
         delta=DELTA,
         calibration="published",
@@ -354,14 +354,14 @@ def measure_corollary(
         dimension=X.shape[1],
     )
     problem = Objective.of(
-        X=X, y=y, loss=loss, penalty=np.full(X.shape[1], how.total_regularization)
+        X=X, y=y, loss=loss, penalty=np.full(X.shape[1], objective.total_regularization)
     )
-    theta = how.release(problem, rng)
-    formula = Tangent.at(how, problem, theta).row_losses().loss
-    whole = _log_density(how, X, y, theta)
+    theta = objective.release(problem, rng)
+    formula = Tangent.at(objective, problem, theta).row_losses().loss
+    whole = _log_density(objective, X, y, theta)
     rows = np.arange(len(X))
     losses = np.array(
-        [whole - _log_density(how, X[rows != row], y[rows != row], theta) for row in rows]
+        [whole - _log_density(objective, X[rows != row], y[rows != row], theta) for row in rows]
     )
     return Corollary(
         name=name,
@@ -372,14 +372,14 @@ def measure_corollary(
 
 
 def _log_density(
-    how: ObjectivePerturbation, X: FloatArray, y: FloatArray, theta: FloatArray
+    objective: ObjectivePerturbation, X: FloatArray, y: FloatArray, theta: FloatArray
 ) -> float:
     """log p(θ ∣ D) up to a constant: b = −∇J is normal, and its Jacobian is −∇²J."""
-    slope, curvature = how.loss.derivatives(X @ theta, y)
-    gradient = slope @ X + how.penalty_sum * theta
-    hessian = (X * curvature[:, None]).T @ X + how.penalty_sum * np.eye(len(theta))
+    slope, curvature = objective.loss.derivatives(X @ theta, y)
+    gradient = slope @ X + objective.penalty_sum * theta
+    hessian = (X * curvature[:, None]).T @ X + objective.penalty_sum * np.eye(len(theta))
     square = float(gradient @ gradient)
-    return float(np.linalg.slogdet(hessian)[1]) - square / (2 * how.resolution**2)
+    return float(np.linalg.slogdet(hessian)[1]) - square / (2 * objective.resolution**2)
 
 
 def _budget(gradient: float, hessian: float) -> PublishingBudget:
@@ -392,10 +392,10 @@ def _budget(gradient: float, hessian: float) -> PublishingBudget:
 
 
 def _steepness(
-    how: ObjectivePerturbation, theta: FloatArray, X: FloatArray, y: FloatArray
+    objective: ObjectivePerturbation, theta: FloatArray, X: FloatArray, y: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return ∣f′∣∥x∥ and f″∥x∥² of each row."""
-    slope, curvature = how.loss.derivatives(X @ theta, y)
+    slope, curvature = objective.loss.derivatives(X @ theta, y)
     square = np.einsum("ij,ij->i", X, X)
     return np.abs(slope) * np.sqrt(square), curvature * square
 

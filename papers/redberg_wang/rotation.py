@@ -20,7 +20,7 @@ from expost.losses import Logistic
 from expost.mechanisms import ObjectivePerturbation, Tangent
 from expost.numbers import percent
 from expost.types import FloatArray
-from papers.common.claims import Check, Claim, said
+from papers.common.claims import Check, Claim, quote
 from papers.common.exhibits import Exhibit, Table
 from papers.common.figures import panels
 from papers.redberg_wang.displays import PlaneDisplay
@@ -126,14 +126,14 @@ def measure_rotation(seed: np.random.SeedSequence) -> Rotation:
     """Draw the two classes, fit, and turn."""
     rng = np.random.default_rng(seed)
     X, y = separable_classes(_ROWS, _MARGIN / 2, rng)
-    how = _mechanism(_EPSILON)
-    scales = (how.resolution, _mechanism(_LARGER).resolution, how.resolution**2)
+    mechanism = _mechanism(_EPSILON)
+    scales = (mechanism.resolution, _mechanism(_LARGER).resolution, mechanism.resolution**2)
     wider = separable_classes(_ROWS, _MARGIN, rng)
     return Rotation(
         X=X,
         y=y,
-        turned=tuple(_turned(X, y, how, scale) for scale in scales),
-        other=tuple(_turned(*wider, how, scale) for scale in scales),
+        turned=tuple(_turned(X, y, mechanism, scale) for scale in scales),
+        other=tuple(_turned(*wider, mechanism, scale) for scale in scales),
     )
 
 
@@ -162,29 +162,31 @@ def _mechanism(epsilon: float) -> ObjectivePerturbation:
 
 
 def _turned(
-    X: FloatArray, y: FloatArray, how: ObjectivePerturbation, scale: float
+    X: FloatArray, y: FloatArray, mechanism: ObjectivePerturbation, scale: float
 ) -> tuple[Turned, ...]:
-    problem = Objective.of(X=X, y=y, loss=how.loss, penalty=np.full(2, how.total_regularization))
+    problem = Objective.of(
+        X=X, y=y, loss=mechanism.loss, penalty=np.full(2, mechanism.total_regularization)
+    )
     base = minimise(problem).theta
-    found = []
+    turns = []
     for part in _ANGLES:
         theta = _rotated(base, part * math.pi)
-        tangent = Tangent.at(how, problem, theta)
+        tangent = Tangent.at(mechanism, problem, theta)
         terms = removal_terms(tangent, scale)
         predictor = X @ theta
-        found.append(
+        turns.append(
             Turned(
                 scale=scale,
                 theta=theta,
                 terms=terms,
                 near=_closest(terms.exposure, np.abs(predictor)),
                 near_ranks=_ranks(terms.exposure, -np.abs(predictor)),
-                wrong=_ranks(terms.exposure, how.loss.value(predictor, y)),
+                wrong=_ranks(terms.exposure, mechanism.loss.value(predictor, y)),
                 errors=float(np.mean(y * predictor <= 0)),
                 noise=float(np.linalg.norm(tangent.gradient)),
             )
         )
-    return tuple(found)
+    return tuple(turns)
 
 
 def _rotated(theta: FloatArray, angle: float) -> FloatArray:
@@ -203,20 +205,20 @@ def _ranks(first: FloatArray, second: FloatArray) -> float:
     return float(spearmanr(first, second).statistic)
 
 
-def rotation_exhibit(found: Rotation) -> Exhibit:
+def rotation_exhibit(rotation: Rotation) -> Exhibit:
     """R&W Fig. 1, under the σ of Theorem 5."""
-    turned, _, misprinted = found.turned
+    turned, _, misprinted = rotation.turned
     displays = [
         PlaneDisplay(
-            X=found.X,
-            y=found.y,
-            exposure=one.terms.exposure,
-            theta=one.theta,
+            X=rotation.X,
+            y=rotation.y,
+            exposure=turn.terms.exposure,
+            theta=turn.theta,
             title=rf"$\omega$ = {name}",
         )
-        for name, one in zip(_ANGLE_NAMES, turned, strict=True)
+        for name, turn in zip(_ANGLE_NAMES, turned, strict=True)
     ]
-    largest = [float(one.terms.exposure.max()) for one in turned]
+    largest = [float(turn.terms.exposure.max()) for turn in turned]
     return Exhibit(
         name="fig1",
         title="Figure 1: losses where the model is turned by ω",
@@ -225,77 +227,77 @@ def rotation_exhibit(found: Rotation) -> Exhibit:
             f" gap of {_MARGIN:g} between them; logistic regression with λ = 1, turned"
             " counter-clockwise by ω. The line is its boundary, the arrow points to what it calls"
             " +1. Colour: the ex-post loss of the row's removal in nats, on a scale of its own in"
-            f" each panel; the largest goes from {said(largest[0])} at ω = 0 to {said(largest[-1])}"
-            " at ω = π. The paper gives neither ε nor σ: λ = 1 is what Theorem 5 asks for at ε = ½,"
-            f" and with δ = 10⁻⁶ its σ is {said(turned[0].scale)}."
+            f" each panel; the largest goes from {quote(largest[0])} at ω = 0 to"
+            f" {quote(largest[-1])} at ω = π. The paper gives neither ε nor σ: λ = 1 is what"
+            f" Theorem 5 asks for at ε = ½, and with δ = 10⁻⁶ its σ is {quote(turned[0].scale)}."
         ),
         draw=lambda: panels(displays, columns=3, size=(4.3, 3.5)),
-        tables={"fig1": _rows_table(found), "fig1-terms": _terms_table(found)},
+        tables={"fig1": _rows_table(rotation), "fig1-terms": _terms_table(rotation)},
         errata=(
             "Theorem 5 prints σ = ξ²(8 log(2/δ) + 4ε)/ε²: that is the variance. Taken for σ it"
-            f" would be {said(misprinted[0].scale)} here instead of {said(turned[0].scale)}.",
+            f" would be {quote(misprinted[0].scale)} here instead of {quote(turned[0].scale)}.",
         ),
     )
 
 
-def _rows_table(found: Rotation) -> Table:
-    turned = found.turned[0]
-    columns = {"x_1": found.X[:, 0], "x_2": found.X[:, 1], "y": found.y.astype(np.int64)}
-    for part, one in zip(_ANGLES, turned, strict=True):
-        columns[f"exposure_{part * 180:.0f}_degrees"] = one.terms.exposure
+def _rows_table(rotation: Rotation) -> Table:
+    turned = rotation.turned[0]
+    columns = {"x_1": rotation.X[:, 0], "x_2": rotation.X[:, 1], "y": rotation.y.astype(np.int64)}
+    for part, turn in zip(_ANGLES, turned, strict=True):
+        columns[f"exposure_{part * 180:.0f}_degrees"] = turn.terms.exposure
     return Table(columns=columns)
 
 
-def _terms_table(found: Rotation) -> Table:
+def _terms_table(rotation: Rotation) -> Table:
     lines = [
-        (gap, one, name)
-        for gap, runs in ((_MARGIN, found.turned), (2 * _MARGIN, found.other))
+        (gap, turn, name)
+        for gap, runs in ((_MARGIN, rotation.turned), (2 * _MARGIN, rotation.other))
         for run in runs
-        for name, one in zip(_ANGLE_NAMES, run, strict=True)
+        for name, turn in zip(_ANGLE_NAMES, run, strict=True)
     ]
-    shares = np.array([one.terms.shares for _, one, _ in lines])
-    exposures = np.array([np.quantile(one.terms.exposure, [0.5, 1.0]) for _, one, _ in lines])
+    shares = np.array([turn.terms.shares for _, turn, _ in lines])
+    exposures = np.array([np.quantile(turn.terms.exposure, [0.5, 1.0]) for _, turn, _ in lines])
     return Table(
         columns={
             "gap": np.array([gap for gap, _, _ in lines]),
-            "sigma": np.array([one.scale for _, one, _ in lines]),
+            "sigma": np.array([turn.scale for _, turn, _ in lines]),
             "omega": [name for _, _, name in lines],
             "share_determinant": shares[:, 0],
             "share_square": shares[:, 1],
             "share_inner": shares[:, 2],
-            "most_exposed_tenth_in_closest_quarter": np.array([one.near for _, one, _ in lines]),
-            "rank_correlation_with_closeness": np.array([one.near_ranks for _, one, _ in lines]),
-            "rank_correlation_with_loss": np.array([one.wrong for _, one, _ in lines]),
-            "wrong_side": np.array([one.errors for _, one, _ in lines]),
+            "most_exposed_tenth_in_closest_quarter": np.array([turn.near for _, turn, _ in lines]),
+            "rank_correlation_with_closeness": np.array([turn.near_ranks for _, turn, _ in lines]),
+            "rank_correlation_with_loss": np.array([turn.wrong for _, turn, _ in lines]),
+            "wrong_side": np.array([turn.errors for _, turn, _ in lines]),
             "median_exposure": exposures[:, 0],
             "largest_exposure": exposures[:, 1],
-            "noise_length": np.array([one.noise for _, one, _ in lines]),
-            "log10_probability": np.array([one.log_probability for _, one, _ in lines]),
+            "noise_length": np.array([turn.noise for _, turn, _ in lines]),
+            "log10_probability": np.array([turn.log_probability for _, turn, _ in lines]),
         }
     )
 
 
-def small_angles_claim(found: Rotation) -> Claim:
+def small_angles_claim(rotation: Rotation) -> Claim:
     """For ω ∈ {0, π/12} rows near the boundary have the highest loss, by their leverage."""
-    main, larger, _ = found.turned
+    main, larger, _ = rotation.turned
     checks = []
-    for name, one in list(zip(_ANGLE_NAMES, main, strict=True))[:2]:
+    for name, turn in list(zip(_ANGLE_NAMES, main, strict=True))[:2]:
         checks += [
             Check(
                 what="of the most exposed tenth, the share among the quarter closest to the"
                 f" boundary, ω = {name}",
-                value=one.near,
+                value=turn.near,
                 relation=">=",
                 bound=_STRONG,
             ),
             Check(
                 what=f"the first term's share of the three, ω = {name}",
-                value=float(one.terms.shares[0]),
+                value=float(turn.terms.shares[0]),
                 relation=">=",
                 bound=0.5,
             ),
         ]
-    other = found.other[0]
+    other = rotation.other[0]
     return Claim(
         key="c",
         says=(
@@ -303,13 +305,13 @@ def small_angles_claim(found: Rotation) -> Claim:
             " the first term, their leverage, dominates."
         ),
         where="Section 3.1, Fig. 1",
-        found=(
-            f"Under the σ of Theorem 5 at ε = ½ ({said(main[0].scale)}) the first term has"
+        outcome=(
+            f"Under the σ of Theorem 5 at ε = ½ ({quote(main[0].scale)}) the first term has"
             f" {percent(main[0].terms.shares[0])} of the three at ω = 0 and"
             f" {percent(main[1].terms.shares[0])} at π/12, where it and the third partly cancel."
             " Of the most exposed tenth of the rows,"
             f" {percent(main[0].near)} and {percent(main[1].near)} are among the closest quarter."
-            f" It hangs on σ: at ε = 1 ({said(larger[0].scale)}) these are"
+            f" It hangs on σ: at ε = 1 ({quote(larger[0].scale)}) these are"
             f" {percent(larger[0].near)} and {percent(larger[1].near)}, but the third term has"
             f" {percent(larger[1].terms.shares[2])} at π/12. With the classes twice as far apart,"
             f" the other reading of the margin, {percent(other[0].near)} and"
@@ -320,10 +322,10 @@ def small_angles_claim(found: Rotation) -> Claim:
     )
 
 
-def wide_angles_claim(found: Rotation) -> Claim:
+def wide_angles_claim(rotation: Rotation) -> Claim:
     """As ω grows the other two terms take over, and badly predicted rows are exposed."""
-    main = found.turned[0]
-    rest = np.array([1 - one.terms.shares[0] for one in main])
+    main = rotation.turned[0]
+    rest = np.array([1 - turn.terms.shares[0] for turn in main])
     checks = (
         Check(
             what="least growth of the other two terms' share from one ω to the next",
@@ -339,7 +341,7 @@ def wide_angles_claim(found: Rotation) -> Claim:
         ),
         Check(
             what="least rank correlation of loss and how badly the row is predicted, ω ≥ π/4",
-            value=min(one.wrong for one in main[2:]),
+            value=min(turn.wrong for turn in main[2:]),
             relation=">=",
             bound=_STRONG,
         ),
@@ -351,22 +353,22 @@ def wide_angles_claim(found: Rotation) -> Claim:
             " predicts a row, the less protected the row is."
         ),
         where="Section 3.1, Fig. 1",
-        found=(
+        outcome=(
             f"The third term does, with {percent(main[2].terms.shares[2])} of the three at ω = π/4;"
             f" the second never has more than {percent(max(o.terms.shares[1] for o in main))}. The"
             " rank"
             " correlation of a row's loss with how badly it is predicted is"
-            f" {', '.join(f'{one.wrong:.2f}' for one in main[2:])} at ω = π/4, π/2, 3π/4 and π: it"
-            " is not 1 because the third term also asks how a row lies to the noise."
+            f" {', '.join(f'{turn.wrong:.2f}' for turn in main[2:])} at ω = π/4, π/2, 3π/4 and π:"
+            " it is not 1 because the third term also asks how a row lies to the noise."
         ),
         checks=checks,
         figures=("fig1",),
     )
 
 
-def probability_claim(found: Rotation) -> Claim:
+def probability_claim(rotation: Rotation) -> Claim:
     """θ_{+π} is astronomically improbable."""
-    last, _, misprinted = (run[-1] for run in found.turned)
+    last, _, misprinted = (run[-1] for run in rotation.turned)
     return Claim(
         key="e",
         says=(
@@ -374,11 +376,11 @@ def probability_claim(found: Rotation) -> Claim:
             " reasonable privacy setting."
         ),
         where="Section 3.1",
-        found=(
-            f"It takes a noise of length {said(last.noise)}, and under the σ of Theorem 5 at ε = ½,"
-            f" {said(last.scale)}, one at least that long has probability"
-            f" {said(10**last.log_probability)}. Under the misprinted σ, {said(misprinted.scale)},"
-            f" it would have {said(10**misprinted.log_probability)}."
+        outcome=(
+            f"It takes a noise of length {quote(last.noise)}, and under the σ of Theorem 5 at ε ="
+            f" ½, {quote(last.scale)}, one at least that long has probability"
+            f" {quote(10**last.log_probability)}. Under the misprinted σ,"
+            f" {quote(misprinted.scale)}, it would have {quote(10**misprinted.log_probability)}."
         ),
         checks=(
             Check(

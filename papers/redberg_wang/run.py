@@ -6,10 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from expost import _checks
-from expost.jobs.output import check_folder
 from expost.losses import Logistic, Squared
-from papers.common.reproduction import Paper, Reproduction, write
+from papers.common.reproduction import Paper, Reproduction, reproduce_into
 from papers.datasets import Dataset, load_credit_default
 from papers.redberg_wang import inflation, report_figures, reports, rotation
 
@@ -56,15 +54,14 @@ def reproduce(
     ``phase``  receives the name of each phase, ``PHASES`` times.
     ``force``  write into a folder that is not empty, over an earlier run.
     """
-    out = Path(out)
-    seed = _checks.integer("seed", seed, least=0)
-    check_folder(out, force=force)
-    phase("reading the credit data")
-    credit = load_credit_default(data)
-    source = credit.source if data is None else f"{credit.name}, {Path(data).name}"
-    found = compute(credit, seed=seed, counts=Counts(), source=source, phase=phase)
-    phase("drawing and writing")
-    return write(found, out)
+
+    def from_credit(seed: int) -> Reproduction:
+        phase("reading the credit data")
+        credit = load_credit_default(data)
+        source = credit.source if data is None else f"{credit.name}, {Path(data).name}"
+        return compute(credit, seed=seed, counts=Counts(), source=source, phase=phase)
+
+    return reproduce_into(out, from_credit, seed=seed, phase=phase, force=force)
 
 
 def compute(

@@ -48,7 +48,7 @@ def computed(seed=0):
 
 
 @pytest.fixture(scope="session")
-def found():
+def reproduction():
     """Claims and exhibits of the small table."""
     return computed()
 
@@ -58,10 +58,10 @@ def setting():
     return Setting.of(*normalised_rows(small_adult().rows("train")))
 
 
-def column(found, stem, *names):
+def column(reproduction, stem, *names):
     """Columns of the CSV ``stem``, read from its bytes."""
-    table = next(e.tables[stem] for e in found.exhibits if stem in e.tables)
+    table = next(e.tables[stem] for e in reproduction.exhibits if stem in e.tables)
     header, *lines = table.csv().decode().splitlines()
     places = [header.split(",").index(name) for name in names]
     cells = [line.split(",") for line in lines]
-    return [np.array([float(cell[place]) for cell in cells]) for place in places]
+    return [np.array([float(cell[index]) for cell in cells]) for index in places]

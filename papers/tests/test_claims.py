@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from expost.errors import InvalidInput
-from papers.common.claims import Check, Claim, Verdict, said
+from papers.common.claims import Check, Claim, Verdict, quote
 from papers.leblond.gaussian import GaussianTransition, gaussian_claim
 from papers.leblond.onset import Onset, Sampled, protection_claim, scaling_claim
 from papers.leblond.peak import Peak, peak_claim
@@ -42,8 +42,8 @@ def test_a_check_is_its_relation(value, relation, bound, passed):
 
 
 def claim(*passed):
-    checks = tuple(check(1.0 if one else 2.0) for one in passed)
-    return Claim(key="z", says="s", where="w", found="f", checks=checks)
+    checks = tuple(check(1.0 if success else 2.0) for success in passed)
+    return Claim(key="z", says="s", where="w", outcome="f", checks=checks)
 
 
 def test_the_verdict_counts_the_checks():
@@ -57,7 +57,9 @@ def test_the_verdict_counts_the_checks():
 
 
 def test_json_is_strict():
-    made = Claim(key="z", says="s", where="w", found="f", checks=(check(math.nan), check(math.inf)))
+    made = Claim(
+        key="z", says="s", where="w", outcome="f", checks=(check(math.nan), check(math.inf))
+    )
     text = json.dumps(made.to_json(), allow_nan=False)
     assert json.loads(text)["verdict"] == "does not hold"
     assert json.loads(text)["checks"][0] == {
@@ -67,8 +69,8 @@ def test_json_is_strict():
         "bound": 1.0,
         "passed": False,
     }
-    assert said(math.nan) == "not found"
-    assert said(14_123.0) == "14,100"
+    assert quote(math.nan) == "not found"
+    assert quote(14_123.0) == "14,100"
 
 
 RANKS = 200
@@ -83,12 +85,12 @@ def ideal_regimes(*, shared=True, narrow=True, **changes):
     width = (2 - share if narrow else 1 + share) * np.ones(RANKS)
     middle = np.log10(start) + width / 2
     slope = 2 * math.log(9) / width
-    way = 1 / (1 + np.exp(-slope * (np.log10(epsilons)[:, None] - middle)))
+    progress = 1 / (1 + np.exp(-slope * (np.log10(epsilons)[:, None] - middle)))
     given = {
         "epsilons": epsilons,
         "rate": 1.0,
-        "profile": 1 + way,
-        "error": 0 * way,
+        "profile": 1 + progress,
+        "error": 0 * progress,
         "first": np.ones(RANKS),
         "last": 2 * np.ones(RANKS),
         "low": 0.05,
@@ -146,7 +148,7 @@ def ideal_onset(**changes):
         "constant": 3.87354,
         "smallest": 3.87354 / 1e-4,
         "low": 10.0,
-        "belief": (0.6, 0.51),
+        "posterior": (0.6, 0.51),
         "exposure": (1.0, 0.95),
         "dimension": 2,
         "rate": 1.0,
@@ -167,8 +169,8 @@ def test_the_onset_scales_with_one_over_the_distance():
 
 def test_protection_below_the_onset():
     assert protection_claim(ideal_onset()).verdict is HOLDS
-    assert protection_claim(ideal_onset(belief=(0.83, 0.51))).verdict is PARTLY
-    real = ideal_onset(belief=(0.83, 0.51), exposure=(2.6, 0.25))
+    assert protection_claim(ideal_onset(posterior=(0.83, 0.51))).verdict is PARTLY
+    real = ideal_onset(posterior=(0.83, 0.51), exposure=(2.6, 0.25))
     assert protection_claim(real).verdict is FAILS
 
 
@@ -261,4 +263,4 @@ def test_gaussian_noise():
     assert gaussian_claim(ideal_gaussian(sampled=off)).verdict is PARTLY
     wrong = ideal_gaussian(growth=1.0, sampled=off)
     assert gaussian_claim(replace(wrong, first=2 * wrong.first)).verdict is FAILS
-    assert "below every ε" in gaussian_claim(ideal_gaussian(low=0.0)).found
+    assert "below every ε" in gaussian_claim(ideal_gaussian(low=0.0)).outcome

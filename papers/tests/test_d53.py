@@ -67,12 +67,12 @@ def test_the_belief_is_bounded_and_the_bound_attained_or_not():
 
 
 def test_theorem_two_would_hold_if_delta_bounded_the_belief():
-    found = d53_belief.measure_passed(np.random.SeedSequence(0))
+    excess = d53_belief.measure_passed(np.random.SeedSequence(0))
     claim = d53_belief.passed_claim
-    assert claim(found).verdict is FAILS
-    allowed = np.repeat(found.delta[:, None], len(found.epsilon), axis=1)
-    assert claim(replace(found, least=allowed, classical=allowed, tilted=allowed)).verdict is HOLDS
-    assert claim(replace(found, classical=allowed)).verdict is PARTLY
+    assert claim(excess).verdict is FAILS
+    allowed = np.repeat(excess.delta[:, None], len(excess.epsilon), axis=1)
+    assert claim(replace(excess, least=allowed, classical=allowed, tilted=allowed)).verdict is HOLDS
+    assert claim(replace(excess, classical=allowed)).verdict is PARTLY
 
 
 def small_curves(**changed):
@@ -98,7 +98,7 @@ def test_the_claims_of_figure_4_2_follow_its_curves():
     delta, classical, tight = (
         d53_curves.delta_claim,
         d53_curves.classical_claim,
-        lambda found: d53_curves.tight_claim(found, games),
+        lambda curves: d53_curves.tight_claim(curves, games),
     )
     right = small_curves()
     assert {claim(right).verdict for claim in (delta, classical, tight)} == {HOLDS}
@@ -165,7 +165,7 @@ def test_the_published_number_is_met_or_not():
     assert claim(routes).verdict is HOLDS
 
     def with_mu(mu):
-        return tuple(replace(one, mu=mu) if one.key == "mironov" else one for one in routes)
+        return tuple(replace(route, mu=mu) if route.key == "mironov" else route for route in routes)
 
     assert claim(with_mu(0.652)).verdict is PARTLY
     assert claim(with_mu(0.9)).verdict is FAILS
@@ -181,18 +181,20 @@ def test_the_published_number_is_met_or_not():
 # The parts.
 
 
-def tables(found):
-    return {stem: t.csv() for exhibit in found.exhibits for stem, t in exhibit.tables.items()}
+def tables(reproduction):
+    return {
+        stem: t.csv() for exhibit in reproduction.exhibits for stem, t in exhibit.tables.items()
+    }
 
 
 def test_verdicts_and_published_numbers(made):
     assert {claim.key: claim.verdict.value for claim in made.claims} == VERDICTS
-    said = {claim.key: claim.found for claim in made.claims}
+    outcomes = {claim.key: claim.outcome for claim in made.claims}
     for number in ("0.2562", "0.2557", "0.3256", "0.3127", "0.3691"):
-        assert number in said["m"]
-    assert "0.7310588" in said["d"]
-    assert "0.150" in said["j"]
-    assert "0.881" in said["j"]
+        assert number in outcomes["m"]
+    assert "0.7310588" in outcomes["d"]
+    assert "0.150" in outcomes["j"]
+    assert "0.881" in outcomes["j"]
 
 
 def test_tables_hold_the_figures(made):

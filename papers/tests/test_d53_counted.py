@@ -39,12 +39,12 @@ def test_what_is_refuted_is_seldom_true_and_something_is_refuted():
     rng, epsilon, k = np.random.default_rng(4), 1.0, 2000
     keep = math.exp(epsilon) / (1 + math.exp(epsilon))
     truth = np.arange(k) % 2 == 0
-    found = []
+    epsilons = []
     for _ in range(200):
-        said = np.where(rng.random(k) < keep, truth, ~truth)
-        found.append(Attack.at(said.astype(float), truth, 0.5).epsilon(0.0))
-    assert np.mean(np.array(found) > epsilon) <= 0.05
-    assert np.mean(np.array(found) > epsilon / 1.4) > 0.9
+        answers = np.where(rng.random(k) < keep, truth, ~truth)
+        epsilons.append(Attack.at(answers.astype(float), truth, 0.5).epsilon(0.0))
+    assert np.mean(np.array(epsilons) > epsilon) <= 0.05
+    assert np.mean(np.array(epsilons) > epsilon / 1.4) > 0.9
 
 
 def test_a_threshold_is_chosen_where_it_refutes_most():

@@ -31,8 +31,8 @@ def smallest_exponent(mu, delta):
         order = 1 + math.exp(log_order)
         return order * mu**2 / 2 + math.log(1 / delta) / (order - 1)
 
-    found = minimize_scalar(exponent, bounds=(-12, 12), method="bounded", options={"xatol": 1e-9})
-    return found.fun
+    minimum = minimize_scalar(exponent, bounds=(-12, 12), method="bounded", options={"xatol": 1e-9})
+    return minimum.fun
 
 
 def test_published_figure():

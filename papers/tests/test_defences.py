@@ -59,10 +59,10 @@ class Memory:
             if not self.knows:
                 return noise.dirichlet(np.ones(classes), size=len(rows))
             p = np.full((len(rows), classes), 1 / classes)
-            for place, row in enumerate(rows):
+            for index, row in enumerate(rows):
                 label = known.get(row.tobytes())
                 if label is not None:
-                    p[place] = np.eye(classes)[label]
+                    p[index] = np.eye(classes)[label]
             return p
 
         return predict_proba
@@ -73,33 +73,35 @@ class Memory:
 
 @pytest.mark.parametrize("hits", [0, 7, 50, 100])
 def test_one_repetition_has_clopper_and_pearsons_interval(hits):
-    found = cell(hits).over_rows
+    interval = cell(hits).over_rows
     exact = stats.binomtest(hits, 100).proportion_ci(0.95, method="exact")
-    assert (found.low, found.high) == pytest.approx((exact.low, exact.high), abs=1e-12)
-    assert found.value == hits / 100
+    assert (interval.low, interval.high) == pytest.approx((exact.low, exact.high), abs=1e-12)
+    assert interval.value == hits / 100
     assert cell(hits).over_repetitions is None
 
 
 def test_repetitions_have_students_interval_and_the_width_of_one_over_rows():
-    found = cell(60, 70, 71)
+    repeated = cell(60, 70, 71)
     values = np.array([0.6, 0.7, 0.71])
     exact = stats.t.interval(0.95, 2, values.mean(), stats.sem(values))
-    assert (found.over_repetitions.low, found.over_repetitions.high) == pytest.approx(exact)
-    assert found.value == pytest.approx(values.mean())
+    assert (repeated.over_repetitions.low, repeated.over_repetitions.high) == pytest.approx(exact)
+    assert repeated.value == pytest.approx(values.mean())
     # 67 of 100, not 201 of 300, which would be narrower.
     naive = stats.binomtest(67, 100).proportion_ci(0.95, method="exact")
-    assert (found.over_rows.low, found.over_rows.high) == pytest.approx((naive.low, naive.high))
+    assert (repeated.over_rows.low, repeated.over_rows.high) == pytest.approx(
+        (naive.low, naive.high)
+    )
     pooled = stats.binomtest(201, 300).proportion_ci(0.95, method="exact")
-    assert found.over_rows.low < pooled.low < pooled.high < found.over_rows.high
+    assert repeated.over_rows.low < pooled.low < pooled.high < repeated.over_rows.high
 
 
 def test_an_interval_over_repetitions_misses_as_often_as_it_says():
     rng = np.random.default_rng(5)
     missed = wide = 0
     for _ in range(2000):
-        found = cell(*rng.binomial(100, 0.6, size=4), confidence=0.9).over_repetitions
-        missed += not found.low <= 0.6 <= found.high
-        wide += not found.low <= 0.68 <= found.high
+        interval = cell(*rng.binomial(100, 0.6, size=4), confidence=0.9).over_repetitions
+        missed += not interval.low <= 0.6 <= interval.high
+        wide += not interval.low <= 0.68 <= interval.high
     # 3.9 standard deviations: a false alarm in ten thousand.
     assert abs(missed / 2000 - 0.1) < 0.026
     assert wide / 2000 > 0.5
@@ -148,14 +150,14 @@ def test_a_plain_model_minimises_the_penalised_loss(classes):
 def test_a_perturbed_model_is_that_of_the_estimator_and_warns_of_nothing(mechanism):
     X, y = overfitted(60, classes=2, features=4)
     defence = LogisticDefence(regularization=0.5, epsilon=2.0, mechanism=mechanism, data_norm=20.0)
-    found = defence.trained(X, y, 3)(X)
+    probabilities = defence.trained(X, y, 3)(X)
     estimator = PrivateLogisticRegression(
         2.0, 0, mechanism=mechanism, regularization=0.5, data_norm=20.0, random_state=3
     )
     with pytest.warns((SeededReleaseWarning, PrivacyLeakWarning)):
         estimator.fit(X, y)
-    assert np.array_equal(found, estimator.predict_proba(X))
-    assert not np.array_equal(found, defence.trained(X, y, 4)(X))
+    assert np.array_equal(probabilities, estimator.predict_proba(X))
+    assert not np.array_equal(probabilities, defence.trained(X, y, 4)(X))
 
 
 def test_what_no_attack_passes():
@@ -173,9 +175,9 @@ def test_what_no_attack_passes():
     assert limit(epsilon=2.0, data_norm="auto") == pytest.approx(pure, rel=1e-9)
     gaussian = {"noise": "gaussian", "delta": 1e-3}
     both = math.tanh(0.25) + 1e-3 / 2 * 2 / (1 + math.exp(0.5))
-    found = limit(epsilon=0.5, mechanism="objective", **gaussian)
+    most = limit(epsilon=0.5, mechanism="objective", **gaussian)
     # A row more or less, twice: more than (1 + advantage)/2.
-    assert found == pytest.approx(0.5 + both, abs=1e-3)
+    assert most == pytest.approx(0.5 + both, abs=1e-3)
     assert limit(epsilon=50.0, mechanism="objective", **gaussian) == 1.0
 
 
@@ -185,13 +187,13 @@ def test_what_no_attack_passes():
 @pytest.mark.parametrize("rows", [40, 41])
 def test_half_of_each_class_are_members_and_every_row_as_often(rows):
     y = np.sort(np.random.default_rng(1).integers(3, size=rows))
-    found = np.stack([compare._parted(y, np.random.default_rng(seed)) for seed in range(2000)])
-    assert np.all(found.sum(axis=1) == rows // 2)
+    partings = np.stack([compare._parted(y, np.random.default_rng(seed)) for seed in range(2000)])
+    assert np.all(partings.sum(axis=1) == rows // 2)
     for label in range(3):
-        inside = found[:, y == label].sum(axis=1)
+        inside = partings[:, y == label].sum(axis=1)
         assert np.all(np.abs(2 * inside - np.sum(y == label)) <= 1)
     # Five standard deviations; an odd class is a little less often inside.
-    assert np.max(np.abs(found.mean(axis=0) - 0.5)) < 5 * 0.5 / math.sqrt(2000) + 0.5 / 11
+    assert np.max(np.abs(partings.mean(axis=0) - 0.5)) < 5 * 0.5 / math.sqrt(2000) + 0.5 / 11
 
 
 def evidence(confidence, references):
@@ -215,8 +217,8 @@ def test_attack_and_threshold_are_judged_on_rows_that_did_not_choose_them():
     for seed in range(40):
         truth = rng.permutation(np.arange(60) % 2 == 0)
         held = evidence(rng.standard_normal(60), rng.standard_normal((4, 60)))
-        said, names = strongest_attack(held, truth, seed)
-        right.append(np.mean(said == truth))
+        guesses, names = strongest_attack(held, truth, seed)
+        right.append(np.mean(guesses == truth))
         assert len(names) == 5
         scores = np.sort(held.confidence)
         flattered.append(max(np.mean((held.confidence >= cut) == truth) for cut in scores))
@@ -226,54 +228,54 @@ def test_attack_and_threshold_are_judged_on_rows_that_did_not_choose_them():
     assert np.mean(flattered) > 0.5 + 5 * error
 
 
-def test_an_attack_that_tells_them_apart_is_found():
+def test_an_attack_that_distinguishes_them_is_chosen():
     rng = np.random.default_rng(3)
     truth = np.arange(200) % 2 == 0
     held = evidence(truth * 2.0 + rng.standard_normal(200), rng.standard_normal((4, 200)))
-    said, _ = strongest_attack(held, truth, 0)
-    assert np.mean(said == truth) == pytest.approx(stats.norm.cdf(1), abs=0.08)
+    guesses, _ = strongest_attack(held, truth, 0)
+    assert np.mean(guesses == truth) == pytest.approx(stats.norm.cdf(1), abs=0.08)
 
 
-def test_memory_is_told_and_ignorance_is_not():
+def test_memory_is_attacked_and_ignorance_is_not():
     X, y = overfitted(300)
-    found = compare_defences(X, y, defences=[Memory(), Memory(knows=False)], references=4)
-    told, not_told = found["memory"], found["ignorance"]
-    assert told.attack.value == told.train.value == 1.0
-    assert 0.2 < told.test.value < 0.5
-    assert not_told.attack.over_rows.low < 0.5 < not_told.attack.over_rows.high < 0.6
-    assert found.without is told
-    assert (found.members, found.others) == (150, 150)
+    comparison = compare_defences(X, y, defences=[Memory(), Memory(knows=False)], references=4)
+    exposed, safe = comparison["memory"], comparison["ignorance"]
+    assert exposed.attack.value == exposed.train.value == 1.0
+    assert 0.2 < exposed.test.value < 0.5
+    assert safe.attack.over_rows.low < 0.5 < safe.attack.over_rows.high < 0.6
+    assert comparison.without is exposed
+    assert (comparison.members, comparison.others) == (150, 150)
 
 
 def test_more_penalty_takes_the_gap_from_the_loss_threshold_but_not_from_references():
     X, y = overfitted(300, seed=1, classes=5)
     norm = float(np.linalg.norm(X, axis=1).max())
-    defences = [LogisticDefence(regularization=one, data_norm=norm) for one in (1e-6, 1e-1)]
+    defences = [LogisticDefence(regularization=value, data_norm=norm) for value in (1e-6, 1e-1)]
     free, held = compare_defences(X, y, defences=defences, references=0, random_state=1).rows
     assert free.train.value == 1.0
     assert free.gap > held.gap + 0.2
     assert held.test.value > free.test.value - 0.05
     assert held.attack.over_rows.high < free.attack.over_rows.low
     # An exact minimiser moves with every row; who has models without it sees how.
-    _, seen = compare_defences(X, y, defences=defences, references=4, random_state=1).rows
-    assert seen.attack.over_rows.low > held.attack.over_rows.high
-    assert (held.by, seen.by) == ("loss", "lira-online")
+    _, referenced = compare_defences(X, y, defences=defences, references=4, random_state=1).rows
+    assert referenced.attack.over_rows.low > held.attack.over_rows.high
+    assert (held.by, referenced.by) == ("loss", "lira-online")
 
 
-def test_no_attack_beats_a_promise():
+def test_no_attack_beats_a_guarantee():
     X, y = overfitted(200, classes=2)
     norm = float(np.linalg.norm(X, axis=1).max())
     defences = [
         LogisticDefence(regularization=1e-3, epsilon=e, mechanism="output", data_norm=norm)
         for e in (0.1, 1.0, 1e6)
     ]
-    found = compare_defences(X, y, defences=defences, references=4, repetitions=2)
-    strict, loose, none = found.rows
-    for row in found.rows:
+    comparison = compare_defences(X, y, defences=defences, references=4, repetitions=2)
+    strict, loose, none = comparison.rows
+    for row in comparison.rows:
         assert row.attack.over_rows.low <= row.limit
     assert strict.limit < 0.53
     assert strict.limit < loose.limit < none.limit == pytest.approx(1.0)
-    # Where the promise is empty the attack does pass what the strict one allows.
+    # Where the guarantee is empty the attack does pass what the strict one allows.
     assert none.attack.over_rows.low > strict.limit
 
 
@@ -286,14 +288,14 @@ def test_neither_workers_nor_repetitions_change_a_figure():
         again = compare_defences(X, y, repetitions=3, **settings)
     other = compare_defences(X, y, repetitions=2, random_state=1, **settings)
     for measure in ("train", "test", "attack"):
-        one, two, three = (getattr(t.rows[0], measure).shares for t in (first, again, other))
-        assert one == two[:2]
-    assert one != three
+        single, two, three = (getattr(t.rows[0], measure).shares for t in (first, again, other))
+        assert single == two[:2]
+    assert single != three
 
 
 def test_estimators_and_functions_go_by_name():
     X, y = overfitted(200, classes=2)
-    found = compare_defences(
+    comparison = compare_defences(
         X,
         y,
         defences={
@@ -304,12 +306,12 @@ def test_estimators_and_functions_go_by_name():
         },
         references=0,
     )
-    tree, stump = found["tree"], found["stump"]
+    tree, stump = comparison["tree"], comparison["stump"]
     assert tree.train.value == 1.0
     # It says "member" of every row that it gets right: right with (1 + error)/2.
     assert tree.attack.value == pytest.approx((2 - tree.test.value) / 2, abs=1e-9)
     assert stump.attack.value < tree.attack.value
-    assert [row.limit for row in found.rows] == [None] * 4
+    assert [row.limit for row in comparison.rows] == [None] * 4
 
 
 # -- the default table -----------------------------------------------------------------------------
@@ -328,18 +330,18 @@ def without_torch(monkeypatch):
 def test_the_default_table_without_torch(classes):
     X, y = overfitted(60, classes=classes, features=3)
     labels = np.array(["no", "perhaps", "yes"])[y]
-    found = compare_defences(X, labels, references=0, epsilons=(1.0,), regularizations=(0.1,))
-    names = [row.name for row in found.rows]
+    comparison = compare_defences(X, labels, references=0, epsilons=(1.0,), regularizations=(0.1,))
+    names = [row.name for row in comparison.rows]
     assert names == [
         "logistic regression, Λ = 1e-06",
         "logistic regression, Λ = 0.1",
         *(["output perturbation, ε = 1"] if classes == 2 else []),
         "objective perturbation, ε = 1",
     ]
-    assert any("pip install 'expost[torch]'" in notice for notice in found.notices)
-    assert any("data_norm was read" in notice for notice in found.notices)
-    assert any("two classes" in notice for notice in found.notices) == (classes > 2)
-    assert {row.by for row in found.rows} == {"loss"}
+    assert any("pip install 'expost[torch]'" in notice for notice in comparison.notices)
+    assert any("data_norm was read" in notice for notice in comparison.notices)
+    assert any("two classes" in notice for notice in comparison.notices) == (classes > 2)
+    assert {row.by for row in comparison.rows} == {"loss"}
     given = compare_defences(
         X, labels, references=0, epsilons=(), regularizations=(), data_norm=30.0
     )
@@ -377,20 +379,24 @@ def test_the_text_shows_every_figure():
 def test_printed_intervals_hold_the_share_and_a_limit_is_rounded_up():
     rng = np.random.default_rng(3)
     for _ in range(200):
-        one, limit = cell(int(rng.integers(1, 99))), float(rng.random())
-        low, high = (float(part) for part in str(one).split("(")[1].strip(")").split(" … "))
-        (share,) = one.shares
+        accuracy, limit = cell(int(rng.integers(1, 99))), float(rng.random())
+        low, high = (float(part) for part in str(accuracy).split("(")[1].strip(")").split(" … "))
+        (share,) = accuracy.shares
         assert low <= 100 * share.low <= 100 * share.high <= high
-        row = DefenceRow(name="", train=one, test=one, attack=one, limit=limit, by="loss")
+        row = DefenceRow(
+            name="", train=accuracy, test=accuracy, attack=accuracy, limit=limit, by="loss"
+        )
         assert 0 <= float(row.limit_in_words) - 100 * limit < 0.1 + 1e-9
 
 
 def test_attacks_are_drawn():
-    found = table()
+    comparison = table()
     drawn = next(
-        line for line in found.plot().ax_.lines if line.get_label().startswith("of the strongest")
+        line
+        for line in comparison.plot().ax_.lines
+        if line.get_label().startswith("of the strongest")
     )
-    np.testing.assert_array_equal(drawn.get_xdata(), [row.attack.value for row in found.rows])
+    np.testing.assert_array_equal(drawn.get_xdata(), [row.attack.value for row in comparison.rows])
 
 
 def test_html_is_escaped():
@@ -401,22 +407,22 @@ def test_html_is_escaped():
 
 
 def test_as_data(tmp_path):
-    found = table()
-    value = json.loads(found.to_json())
+    comparison = table()
+    value = json.loads(comparison.to_json())
     assert value["audience"] == "needs-review"
     assert value["defences"][0]["attack"]["repetitions"] == [0.91, 0.85]
     assert value["defences"][0]["attack_limit"] is None
     assert value["defences"][1]["attack_limit"] == 0.7
-    path = found.to_json(tmp_path / "defences.json")
+    path = comparison.to_json(tmp_path / "defences.json")
     assert path.name == "defences.CURATOR-ONLY.json"
     assert json.loads(path.read_text()) == value
-    frame = found.to_frame()
+    frame = comparison.to_frame()
     assert list(frame["defence"]) == ["none", "<script>"]
     assert frame["attack"].tolist() == [0.88, 0.63]
-    assert frame["attack_over_rows_low"][0] == found.without.attack.over_rows.low
+    assert frame["attack_over_rows_low"][0] == comparison.without.attack.over_rows.low
     assert math.isnan(frame["attack_limit"][0])
-    assert found.to_parquet(tmp_path / "d.parquet").exists()
-    assert found["none"].gap == pytest.approx(0.225)
+    assert comparison.to_parquet(tmp_path / "d.parquet").exists()
+    assert comparison["none"].gap == pytest.approx(0.225)
 
 
 # -- what is refused -------------------------------------------------------------------------------
@@ -455,8 +461,8 @@ def test_a_class_that_a_half_may_miss_is_refused():
     y = np.concatenate([np.zeros(20), np.ones(18), [2, 2]]).astype(int)
     with pytest.raises(InvalidInput, match="1 of 3 classes"):
         compare_defences(X40, y, defences=[Memory()], references=16)
-    found = compare_defences(X40, y, defences=[Memory()], references=0)
-    assert found.rows[0].train.value == 1.0
+    comparison = compare_defences(X40, y, defences=[Memory()], references=0)
+    assert comparison.rows[0].train.value == 1.0
 
 
 # -- the page --------------------------------------------------------------------------------------
@@ -474,7 +480,7 @@ def test_the_page_runs():
 
 
 def test_the_table_of_the_page_is_that_of_the_evidence():
-    found = json.loads((PAGE.parents[1] / "evidence" / "defences.json").read_text())["figures"]
+    recorded = json.loads((PAGE.parents[1] / "evidence" / "defences.json").read_text())["figures"]
 
     def shown(figure):
         repeated = figure["over_repetitions"]
@@ -483,10 +489,11 @@ def test_the_table_of_the_page_is_that_of_the_evidence():
         return f"{100 * value:.1f} ± {100 * width:.1f}"
 
     lines = PAGE.read_text().splitlines()
-    pairs = zip(found["0 references"], found["8 references"], strict=True)
+    pairs = zip(recorded["0 references"], recorded["8 references"], strict=True)
     for weak, strong in pairs:
-        line = next(one for one in lines if one.startswith(f"| {weak['defence']} |"))
-        cells = [one.strip() for one in line.split("|")[2:6]]
+        line = next(row for row in lines if row.startswith(f"| {weak['defence']} |"))
+        cells = [part.strip() for part in line.split("|")[2:6]]
         assert cells == [
-            shown(one) for one in (weak["train"], weak["test"], weak["attack"], strong["attack"])
+            shown(measure)
+            for measure in (weak["train"], weak["test"], weak["attack"], strong["attack"])
         ]

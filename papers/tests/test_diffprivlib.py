@@ -1,4 +1,4 @@
-"""diffprivlib's LogisticRegression: its losses against brute-force densities, and its promise.
+"""diffprivlib's LogisticRegression: its losses against brute-force densities, and its guarantee.
 
 diffprivlib cannot be imported here, so a stand-in of its name is fitted as its documentation and
 source say; ``papers/diffprivlib_066/finding.py`` checks the same against the real one.
@@ -53,13 +53,13 @@ class LogisticRegression(linear_model.LogisticRegression):
         penalty, scale = naive_constants(self, len(positives), rows.shape[1])
         if noise is None:
             noise = np.array([naive_noise(rng, rows, penalty, scale, y == k) for k in positives])
-        self.noise, self.n_iter_, found = noise, [], []
+        self.noise, self.n_iter_, thetas = noise, [], []
         for b, positive in zip(noise, positives, strict=True):
             s = np.where(y == positive, 1.0, -1.0)
             theta, steps = naive_minimiser(rows, s, penalty, b, self.tol, self.max_iter, exact)
-            found.append(theta)
+            thetas.append(theta)
             self.n_iter_.append(steps)
-        self.thetas = np.array(found)
+        self.thetas = np.array(thetas)
         self.n_iter_ = np.array(self.n_iter_, dtype=np.int32)
         self.coef_ = self.thetas[:, : X.shape[1]]
         self.intercept_ = self.thetas[:, -1] if self.fit_intercept else np.zeros(len(positives))
@@ -166,15 +166,17 @@ def test_losses_are_ratios_of_densities(name):
     X, rng = rows_of(settings), np.random.default_rng(3)
     for _ in range(3):
         model = LogisticRegression(**settings, tol=0.0).fit(X, y, rng=rng)
-        found = profile(model, X, y)
+        result = profile(model, X, y)
         expected = brute_force(model, X, y, model.thetas)
-        assert np.max(np.abs(found.loss - expected)) < 1e-9 * (1 + np.max(np.abs(expected)))
-        assert np.all((found.loss_low <= expected + 1e-10) & (expected <= found.loss_high + 1e-10))
-        assert found.worst_case == model.epsilon
+        assert np.max(np.abs(result.loss - expected)) < 1e-9 * (1 + np.max(np.abs(expected)))
+        assert np.all(
+            (result.loss_low <= expected + 1e-10) & (expected <= result.loss_high + 1e-10)
+        )
+        assert result.worst_case == model.epsilon
         # Power: another ε would be seen.
         wrong = LogisticRegression(**settings | {"epsilon": 1.2 * model.epsilon})
         wrong.classes_ = model.classes_
-        assert np.max(np.abs(found.loss - brute_force(wrong, X, y, model.thetas))) > 1e-5
+        assert np.max(np.abs(result.loss - brute_force(wrong, X, y, model.thetas))) > 1e-5
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -189,14 +191,14 @@ def test_intervals_hold_the_loss_of_the_minimiser_behind_a_stopped_solver(name, 
         )
         stopped = model.thetas.copy()
         behind = LogisticRegression(**settings, tol=tol).fit(X, y, noise=model.noise).thetas
-        found = profile(model, X, y)
+        result = profile(model, X, y)
         expected = brute_force(model, X, y, behind)
         # The naive densities subtract norms.
         slack = 1e-10 * (1 + np.linalg.norm(model.noise))
-        assert np.all(found.loss_low - slack <= expected)
-        assert np.all(expected <= found.loss_high + slack)
+        assert np.all(result.loss_low - slack <= expected)
+        assert np.all(expected <= result.loss_high + slack)
         assert np.array_equal(stopped, model.thetas)
-        widths.append(np.max(found.loss_high - found.loss_low))
+        widths.append(np.max(result.loss_high - result.loss_low))
     # The intervals say something, and shrink with tol.
     if tol < 1e-3:
         assert np.median(widths) < (0.5 if tol == 1e-4 else 1e-2)
@@ -238,7 +240,7 @@ def test_densities_integrate_to_one():
     assert integral(4) == pytest.approx(1, abs=1e-4)
 
 
-# The promise.
+# The guarantee.
 
 
 def lonely(q, rows=30):
@@ -256,29 +258,29 @@ def test_an_exceeded_guarantee_is_the_verdict(q, epsilon):
     X, y = lonely(q)
     model = LogisticRegression(data_norm=q, epsilon=epsilon, fit_intercept=False, tol=1e-8)
     model.fit(X, y, noise=np.array([[q, q / 2]]))
-    found = profile(model, X, y)
+    result = profile(model, X, y)
     expected = brute_force(model, X, y, model.thetas)
     assert abs(expected[-1]) > epsilon
-    assert found.guarantee_exceeded
-    assert found.rows_past_guarantee == 1
-    first = str(found).partition("\n")[0]
+    assert result.guarantee_exceeded
+    assert result.rows_past_guarantee == 1
+    first = str(result).partition("\n")[0]
     assert first.startswith(f"The guarantee is exceeded: 1 of {len(X)} rows")
     unit = "nat" if epsilon == 1 else "nats"
     assert f"more than the {epsilon:g} {unit} that the mechanism guarantees" in first
-    document = document_of(found)
+    document = document_of(result)
     assert (document.verdict.tone, document.verdict.priority) == ("bad", 100)
     assert document.alerts[0].severity == "problem"
-    assert first.partition(":")[0] in found._repr_html_().partition("</style>")[2]
-    assert json.loads(found.to_json())["guarantee_exceeded"] is True
-    assert found.ranking[0] == len(X) - 1
-    assert "q²/4" in found.notices[0]
+    assert first.partition(":")[0] in result._repr_html_().partition("</style>")[2]
+    assert json.loads(result.to_json())["guarantee_exceeded"] is True
+    assert result.ranking[0] == len(X) - 1
+    assert "q²/4" in result.notices[0]
     private = read_private(model, X, y)
     assert private.held >= np.max(np.abs(expected))
 
 
 @pytest.mark.parametrize(("q", "epsilon"), [(12.0, 1.0), (12.0, 2.0), (100.0, 1.0), (100.0, 3.0)])
 @pytest.mark.parametrize("calibration", ["tight", "published"])
-def test_ours_keeps_its_promise_on_the_same_rows(q, epsilon, calibration):
+def test_ours_keeps_its_guarantee_on_the_same_rows(q, epsilon, calibration):
     """Rows of norm q: the Hessian is bounded by q²/4, and no θ whatever passes ε."""
     X, y = lonely(q)
     ours = PrivateLogisticRegression(
@@ -294,14 +296,14 @@ def test_ours_keeps_its_promise_on_the_same_rows(q, epsilon, calibration):
     )
     with pytest.warns(SeededReleaseWarning):
         ours.fit(X, y)
-    found = expost.profile(ours, X, y)
-    assert not found.guarantee_exceeded
-    how, problem = ours.release_.mechanism, ours.release_.problem(X, y)
-    # The same noise that breaks the other's promise, and twenty times less of it.
+    result = expost.profile(ours, X, y)
+    assert not result.guarantee_exceeded
+    mechanism, problem = ours.release_.mechanism, ours.release_.problem(X, y)
+    # The same noise that breaks the other's guarantee, and twenty times less of it.
     for noise in (np.array([1.0, 0.5]), np.array([0.05, 0.5]), np.array([0.0, -0.5])):
-        theta = how.minimiser(problem, noise).theta
+        theta = mechanism.minimiser(problem, noise).theta
         rows, s = problem.held.X, problem.held.y
-        penalty, scale = np.full(2, how.penalty_sum), 1 / how.law.rate
+        penalty, scale = np.full(2, mechanism.penalty_sum), 1 / mechanism.law.rate
         whole = log_density(rows, s, penalty, scale, theta)
         for i in range(len(X)):
             rest = np.delete(rows, i, axis=0), np.delete(s, i)
@@ -315,22 +317,22 @@ def test_a_guarantee_that_holds_is_not_called_exceeded(name):
     for _ in range(3):
         model = LogisticRegression(**settings, tol=1e-8).fit(X, y, rng=rng)
         expected = np.max(np.abs(brute_force(model, X, y, model.thetas)))
-        found = profile(model, X, y)
-        assert found.guarantee_exceeded == (expected > model.epsilon)
+        result = profile(model, X, y)
+        assert result.guarantee_exceeded == (expected > model.epsilon)
         private = read_private(model, X, y)
         assert expected <= private.held
-    assert str(found).startswith("The guarantee is exceeded") == found.guarantee_exceeded
+    assert str(result).startswith("The guarantee is exceeded") == result.guarantee_exceeded
 
 
-def test_what_is_held_within_the_promise_is_not_complained_of():
+def test_what_is_held_within_the_guarantee_is_not_complained_of():
     """q ≤ 1 without an intercept: q/4 is no less than q²/4, and ε holds."""
     model = LogisticRegression(data_norm=1.0, fit_intercept=False).fit(
         SHAPE, Y, rng=np.random.default_rng(0)
     )
-    found = profile(model, SHAPE, Y)
+    result = profile(model, SHAPE, Y)
     assert read_private(model, SHAPE, Y).held <= 1.0
-    assert not any("q²/4" in notice for notice in found.notices)
-    assert not found.guarantee_exceeded
+    assert not any("q²/4" in notice for notice in result.notices)
+    assert not result.guarantee_exceeded
     with_intercept = LogisticRegression(data_norm=1.0, epsilon=9.0).fit(
         SHAPE, Y, rng=np.random.default_rng(0)
     )
@@ -338,19 +340,19 @@ def test_what_is_held_within_the_promise_is_not_complained_of():
     assert "not bounded" in profile(with_intercept, SHAPE, Y).notices[0]
 
 
-def test_a_width_that_straddles_the_promise_is_no_proof():
+def test_a_width_that_straddles_the_guarantee_is_no_proof():
     """A solver that used up its steps: the loss passes ε, its interval does not prove it."""
     X, y = lonely(12.0)
     model = LogisticRegression(data_norm=12.0, fit_intercept=False, tol=1e-8)
     model.fit(X, y, noise=np.array([[12.0, 6.0]]))
     assert profile(model, X, y).guarantee_exceeded
     model.n_iter_ = np.array([model.max_iter])
-    found = profile(model, X, y)
-    assert found.exposure[-1] > found.worst_case
-    assert not found.guarantee_exceeded
-    assert any("max_iter=100" in notice for notice in found.notices)
+    result = profile(model, X, y)
+    assert result.exposure[-1] > result.worst_case
+    assert not result.guarantee_exceeded
+    assert any("max_iter=100" in notice for notice in result.notices)
     held = read_private(model, X, y).held
-    assert np.all((found.loss_low >= -held) & (found.loss_high <= held * (1 + 1e-9)))
+    assert np.all((result.loss_low >= -held) & (result.loss_high <= held * (1 + 1e-9)))
 
 
 def test_ours_with_a_probability_is_never_called_broken():
@@ -358,13 +360,13 @@ def test_ours_with_a_probability_is_never_called_broken():
         model = PrivateLogisticRegression(
             epsilon=1.0, delta=1e-5, mechanism="output", noise="gaussian", regularization=1.0, data_norm=1.0, classes=("in", "out"), random_state=1
         ).fit(SHAPE, Y)  # fmt: skip
-    found = expost.profile(model, SHAPE, Y)
-    losses = found.losses
+    result = expost.profile(model, SHAPE, Y)
+    losses = result.losses
     wide = type(losses)(**{**vars(losses), "low": losses.low + 5, "high": losses.high + 5})
-    again = type(found)(losses=wide, description="", rows=N)
+    again = type(result)(losses=wide, description="", rows=N)
     assert not again.guarantee_exceeded
     wide = type(losses)(**{**vars(wide), "worst_case_passed": 0.0})
-    assert type(found)(losses=wide, description="", rows=N).guarantee_exceeded
+    assert type(result)(losses=wide, description="", rows=N).guarantee_exceeded
 
 
 # The views.
@@ -375,27 +377,27 @@ def test_typical_exposures_are_means_over_models():
     X, rng = SHAPE, np.random.default_rng(2)
     draws = [LogisticRegression(**settings).fit(X, Y, rng=rng) for _ in range(225)]
     exposures = np.abs([brute_force(model, X, Y, model.thetas) for model in draws])
-    found = profile(draws[0], X, Y)
-    error = np.hypot(found.expected_error, exposures.std(axis=0) / 15)
-    assert np.max(np.abs(found.expected - exposures.mean(axis=0)) / error) < 4.5
-    assert np.max(np.abs(1.5 * found.expected - exposures.mean(axis=0)) / error) > 4.5
-    (panel,) = document_of(found).figures["profile"].panels
+    result = profile(draws[0], X, Y)
+    error = np.hypot(result.expected_error, exposures.std(axis=0) / 15)
+    assert np.max(np.abs(result.expected - exposures.mean(axis=0)) / error) < 4.5
+    assert np.max(np.abs(1.5 * result.expected - exposures.mean(axis=0)) / error) > 4.5
+    (panel,) = document_of(result).figures["profile"].panels
     (drawn,) = (line for line in panel.lines if line.name == "expected over releases")
-    np.testing.assert_allclose(np.sort(drawn.y), np.sort(expit(found.expected)), rtol=1e-9)
+    np.testing.assert_allclose(np.sort(drawn.y), np.sort(expit(result.expected)), rtol=1e-9)
 
 
 def test_a_noise_past_the_rows_of_one_class_leaves_no_minimiser():
     X, y = SHAPE[:12], np.arange(12) % 2
     settings = {"data_norm": 1.0, "epsilon": 0.4, "C": 0.1}
     model = LogisticRegression(**settings).fit(X, y, noise=np.array([[2.0, 1.0, 0.0, 3.0]]))
-    found = profile(model, X, y)
-    (notice,) = [notice for notice in found.notices if "no minimiser" in notice]
+    result = profile(model, X, y)
+    (notice,) = [notice for notice in result.notices if "no minimiser" in notice]
     rng, scale = np.random.default_rng(1), naive_constants(model, 1, 4)[1]
     direction = rng.normal(size=(100_000, 4))
     noise = direction[:, -1] / np.linalg.norm(direction, axis=1) * rng.gamma(4, scale, 100_000)
     share = float(notice.partition(" in ")[2].partition("%")[0]) / 100
     assert share == pytest.approx(np.mean(np.abs(noise) >= 6), abs=0.03)
-    assert np.all(np.isfinite(found.expected))
+    assert np.all(np.isfinite(result.expected))
     # One that ran off is refused.
     model.intercept_ = np.array([4e3])
     with pytest.raises(InvalidInput, match="run off"):
@@ -403,11 +405,11 @@ def test_a_noise_past_the_rows_of_one_class_leaves_no_minimiser():
 
 
 def test_what_weakens_the_guarantee_is_noticed():
-    def found(**settings):
+    def profiled(**settings):
         model = LogisticRegression(epsilon=5.0, **settings)
         return profile(model.fit(SHAPE, Y, rng=np.random.default_rng(0)), SHAPE, Y)
 
-    weak, text = found(random_state=3), " ".join(found(data_norm=1.5).notices)
+    weak, text = profiled(random_state=3), " ".join(profiled(data_norm=1.5).notices)
     for word in ("longest row", "seed"):
         assert word in " ".join(weak.notices)
         assert word not in text
@@ -422,9 +424,9 @@ def test_pipelines_ids_and_subclasses():
     double = FunctionTransformer(lambda X: 2 * X)
     model = Mine(data_norm=2.0, epsilon=4.0).fit(2 * SHAPE, Y, rng=np.random.default_rng(0))
     pipeline = make_pipeline(double, model)
-    found = profile(pipeline, SHAPE, Y, ids=[f"p{i}" for i in range(N)])
-    assert np.array_equal(found.loss, profile(model, 2 * SHAPE, Y).loss)
-    assert found.key(0) == "p0"
+    result = profile(pipeline, SHAPE, Y, ids=[f"p{i}" for i in range(N)])
+    assert np.array_equal(result.loss, profile(model, 2 * SHAPE, Y).loss)
+    assert result.key(0) == "p0"
 
 
 def test_labels_of_any_order_and_permuted_rows():

@@ -121,8 +121,8 @@ def table_of(*kinds, epochs=((5,), (5, 10))):
     lines = zip(epochs, kinds, strict=True)
     return EpochTable(
         lines=tuple(
-            ObservedEpochs(epochs=seen, figures=audited(kind).figures["lira-online"])
-            for seen, kind in lines
+            ObservedEpochs(epochs=epochs, figures=audited(kind).figures["lira-online"])
+            for epochs, kind in lines
         ),
         score="mean",
     )
@@ -226,9 +226,9 @@ def test_planes_show_every_row_with_its_own_exposure():
     shown = plane()
     ax = shown.plot().ax_
     drawn = [
-        (tuple(place), float(value))
+        (tuple(position), float(value))
         for points in ax.collections[:2]
-        for place, value in zip(points.get_offsets(), points.get_array(), strict=True)
+        for position, value in zip(points.get_offsets(), points.get_array(), strict=True)
     ]
     assert sorted(drawn) == sorted((tuple(x), e) for x, e in zip(X, shown.exposure, strict=True))
     # The boundary is across theta.
@@ -239,7 +239,7 @@ def test_cases_show_values_intervals_and_clouds():
     ax = cases().plot().ax_
     assert line(ax, "counted").get_ydata().tolist() == [0.1, 0.2]
     assert line(ax, "cloud").get_ydata().tolist() == [0.5, 0.6]
-    assert [0.4, 0.5, 0.6] in [list(one.get_ydata()) for one in ax.lines]
+    assert [0.4, 0.5, 0.6] in [list(curve.get_ydata()) for curve in ax.lines]
     (intervals,) = ax.collections
     ends = [segment[:, 1].tolist() for segment in intervals.get_segments()]
     assert ends == [[0.0, 0.3], [0.1, 0.4]]
@@ -264,7 +264,7 @@ def test_histograms_are_shares_and_lose_no_row():
 def test_accuracy_by_observed_epochs():
     ax = EpochsDisplay.from_tables(TABLES).plot().ax_
     for name, table in TABLES.items():
-        expected = [one.figures.accuracy.value for one in table.lines]
+        expected = [row.figures.accuracy.value for row in table.lines]
         np.testing.assert_array_equal(line(ax, name).get_ydata(), expected)
     # A name that begins with an underscore is not left out of the legend.
     shown = [text.get_text().strip() for text in ax.get_legend().get_texts()]
@@ -273,9 +273,9 @@ def test_accuracy_by_observed_epochs():
 
 def test_confidences_of_snapshots():
     rng = np.random.default_rng(6)
-    found = Snapshots(epochs=np.array([1, 5]), confidence=rng.normal(size=(2, 30)))
-    drawn = line(found.plot().ax_, "rows in question").get_ydata()
-    np.testing.assert_allclose(drawn, np.median(found.confidence, axis=1), rtol=1e-6)
+    watched = Snapshots(epochs=np.array([1, 5]), confidence=rng.normal(size=(2, 30)))
+    drawn = line(watched.plot().ax_, "rows in question").get_ydata()
+    np.testing.assert_allclose(drawn, np.median(watched.confidence, axis=1), rtol=1e-6)
 
 
 THREE = expost.neighbours(RNG.normal(size=(20, 3)), np.tile([1, -1], 10))

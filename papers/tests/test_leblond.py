@@ -51,7 +51,7 @@ def test_the_whole_reproduction(tmp_path):
             "largest_file_bytes": max(path.stat().st_size for path in result.files),
         },
     )
-    holds, partly, fails = (one.value for one in Verdict)
+    holds, partly, fails = (verdict.value for verdict in Verdict)
     assert verdicts == {
         **dict.fromkeys("acdej", holds),
         **dict.fromkeys("bfgh", partly),

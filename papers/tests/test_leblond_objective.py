@@ -59,10 +59,10 @@ def pull(X, y, theta, penalty, b):
     return float(np.linalg.norm(total))
 
 
-@pytest.mark.parametrize(("place", "penalty"), [(0, 100.0), (1, 1.0)])
-def test_every_model_minimises_its_own_objective(rows, drawn, place, penalty):
+@pytest.mark.parametrize(("index", "penalty"), [(0, 100.0), (1, 1.0)])
+def test_every_model_minimises_its_own_objective(rows, drawn, index, penalty):
     X, y = rows[0][:100], rows[1][:100]
-    samples, noise = drawn[place], noises(penalty)
+    samples, noise = drawn[index], noises(penalty)
     assert samples.base.shape == (9, 20, 2)
     assert samples.neighbours.shape == (9, 50, 20, 2)
     np.testing.assert_array_equal(samples.rows, np.arange(0, 100, 2))
@@ -134,8 +134,8 @@ def transition(**options):
 
 
 def test_onset_and_end_are_where_the_curves_pass():
-    found = transition()
-    for which, middle, level in ((found.onsets, 5.0, 0.1), (found.ends, 20.0, 0.9)):
+    measured = transition()
+    for which, middle, level in ((measured.onsets, 5.0, 0.1), (measured.ends, 20.0, 0.9)):
         exact = middle * (level / (1 - level)) ** (1 / 1.5)
         assert which[1] == pytest.approx(exact, rel=0.01)
         assert which[0] == pytest.approx(exact, rel=0.15)
@@ -191,24 +191,24 @@ def test_the_lowest_twentieth_does_not_count():
 
 def test_the_transition_of_a_small_table(setting, rows, drawn):
     samples = (points.draw_samples(*rows, SEED), drawn[0])
-    found = measure_objective(setting, samples, 40, np.random.SeedSequence(2))
-    assert found.rows == len(np.union1d(np.arange(0, 300, 16), [setting.farthest]))
-    assert found.profile.shape == found.output_profile.shape == (13, found.rows)
+    measured = measure_objective(setting, samples, 40, np.random.SeedSequence(2))
+    assert measured.rows == len(np.union1d(np.arange(0, 300, 16), [setting.farthest]))
+    assert measured.profile.shape == measured.output_profile.shape == (13, measured.rows)
     # Pure ε bounds every exposure.
-    assert np.all((found.profile >= 0) & (found.profile <= 1))
-    assert np.all(np.diff(found.profile, axis=1) >= 0)
+    assert np.all((measured.profile >= 0) & (measured.profile <= 1))
+    assert np.all(np.diff(measured.profile, axis=1) >= 0)
     # From two-sided to one-sided, near output perturbation's exact curves.
-    for sampled, exact in zip(found.objective, found.output, strict=True):
-        there = np.interp(np.log(found.epsilons), np.log(found.fine), exact)
+    for sampled, exact in zip(measured.objective, measured.output, strict=True):
+        there = np.interp(np.log(measured.epsilons), np.log(measured.fine), exact)
         # Small losses need few models, large ones are all of one sign; in between 40 say little.
         np.testing.assert_allclose(sampled[:3], there[:3], rtol=0.4)
         assert np.max(np.abs(sampled - 1.8 * there)[:3] / there[:3]) > 0.4
         np.testing.assert_allclose(sampled[6:], there[6:], atol=0.02)
-    onset, exact_onset = found.onsets
+    onset, exact_onset = measured.onsets
     assert onset / exact_onset == pytest.approx(1, abs=0.3)
-    exhibit = objective_exhibit(found)
+    exhibit = objective_exhibit(measured)
     assert {stem: len(t.csv().splitlines()) for stem, t in exhibit.tables.items()} == {
         "objective": 1 + 13 + 161,
-        "objective-profiles": 1 + 13 * found.rows,
+        "objective-profiles": 1 + 13 * measured.rows,
     }
     assert len(exhibit.draw().axes) == 2

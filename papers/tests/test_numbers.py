@@ -46,8 +46,8 @@ def test_rows_are_prepared_as_in_footnote_two():
 
 def test_a_constant_column_is_refused():
     adult = small_adult()
-    place = adult.table.column_names.index("capital-gain")
-    flat = adult.table.set_column(place, "capital-gain", [np.zeros(adult.table.num_rows, int)])
+    index = adult.table.column_names.index("capital-gain")
+    flat = adult.table.set_column(index, "capital-gain", [np.zeros(adult.table.num_rows, int)])
     still = Dataset(name="x", table=flat, target="income", positive=">50K", source="x")
     with pytest.raises(InvalidInput, match="constant"):
         normalised_rows(still, SIX)
@@ -84,12 +84,12 @@ def naive_profile(setting, draws, beta):
     return total / len(draws)
 
 
-def test_profiles_are_those_of_a_plain_loop(found, setting):
+def test_profiles_are_those_of_a_plain_loop(reproduction, setting):
     noise = NormLaplace(rate=1.0, dimension=2)
     draws = noise.sample(SMALL.models, np.random.default_rng(seeds()[1]))
     for stem in ("fig5a", "fig5b"):
         power, beta, rank, mean = column(
-            found, stem, "log10_epsilon", "beta", "rank", "mean_exposure_over_beta"
+            reproduction, stem, "log10_epsilon", "beta", "rank", "mean_exposure_over_beta"
         )
         for value in np.unique(power)[:: max(1, len(np.unique(power)) // 4)]:
             here = power == value
@@ -116,37 +116,37 @@ def test_both_limits_of_the_profiles(setting):
 def test_crossing_is_the_last_one_by_a_plain_search():
     rng = np.random.default_rng(1)
     betas = np.geomspace(1, 1e4, 30)
-    way = np.sort(rng.random((30, 50)), axis=0) + 0.02 * rng.normal(size=(30, 50))
-    way[-1], way[0] = 1.5, -1
-    found = regimes.crossing(betas, way, 0.3)
+    progress = np.sort(rng.random((30, 50)), axis=0) + 0.02 * rng.normal(size=(30, 50))
+    progress[-1], progress[0] = 1.5, -1
+    crossings = regimes.crossing(betas, progress, 0.3)
     for here in range(50):
-        place = max(k for k in range(30) if way[k, here] <= 0.3)
-        share = (0.3 - way[place, here]) / (way[place + 1, here] - way[place, here])
-        expected = betas[place] * (betas[place + 1] / betas[place]) ** share
-        assert found[here] == pytest.approx(expected)
-    assert np.all(np.isnan(regimes.crossing(betas, way * 0, 0.3)))
-    assert np.all(np.isnan(regimes.crossing(betas, way * 0 + 1, 0.3)))
+        last = max(k for k in range(30) if progress[k, here] <= 0.3)
+        share = (0.3 - progress[last, here]) / (progress[last + 1, here] - progress[last, here])
+        expected = betas[last] * (betas[last + 1] / betas[last]) ** share
+        assert crossings[here] == pytest.approx(expected)
+    assert np.all(np.isnan(regimes.crossing(betas, progress * 0, 0.3)))
+    assert np.all(np.isnan(regimes.crossing(betas, progress * 0 + 1, 0.3)))
 
 
 # Fig. 7.
 
 
-def test_mean_exposures_are_those_of_sampled_models(found, setting):
-    rows, betas, mean = column(found, "fig7", "i", "beta", "mean_exposure_over_beta")
+def test_mean_exposures_are_those_of_sampled_models(reproduction, setting):
+    rows, betas, mean = column(reproduction, "fig7", "i", "beta", "mean_exposure_over_beta")
     draws = NormLaplace(rate=1.0, dimension=2).sample(200_000, np.random.default_rng(5))
     base = setting.neighbours.base
     checked = 0
     for row in np.unique(rows)[::3]:
         shift = setting.neighbours.shift[int(row) - 1]
-        for place in np.flatnonzero(rows == row)[20::40]:
-            model = base + draws / betas[place]
+        for index in np.flatnonzero(rows == row)[20::40]:
+            model = base + draws / betas[index]
             exposure = np.abs(
                 np.linalg.norm(base + shift - model, axis=1) - np.linalg.norm(base - model, axis=1)
             )
             error = exposure.std() / math.sqrt(len(exposure))
             # False alarms: 6e-5 for each of a dozen points.
-            assert abs(exposure.mean() - mean[place]) <= 4 * error + 1e-6 * mean[place]
-            assert abs(exposure.mean() - 1.02 * mean[place]) > 4 * error
+            assert abs(exposure.mean() - mean[index]) <= 4 * error + 1e-6 * mean[index]
+            assert abs(exposure.mean() - 1.02 * mean[index]) > 4 * error
             checked += 1
     assert checked >= 8
 
@@ -155,12 +155,12 @@ def test_sampled_onsets_agree_with_the_law_and_see_a_wrong_one(setting):
     effort = Effort(batches=8, draws=20_000)
     measured = onset.measure_onset(setting, effort, np.random.SeedSequence(3))
     assert measured.constant == pytest.approx(3.87354, abs=1e-5)
-    for one in measured.sampled:
-        assert abs(one.value - 3.87354) <= 5 * one.error
-        assert one.error < 0.06
-    pooled = np.mean([one.value for one in measured.sampled])
+    for root in measured.sampled:
+        assert abs(root.value - 3.87354) <= 5 * root.error
+        assert root.error < 0.06
+    pooled = np.mean([root.value for root in measured.sampled])
     assert abs(pooled - 3.87354) < 0.05
-    # Per-coordinate Laplace noise, as if the normaliser of d = 1 were meant, is told apart.
+    # Per-coordinate Laplace noise, as if the normaliser of d = 1 were meant, is rejected.
     wrong = onset._sampled_onset(
         setting, setting.farthest, _PerCoordinate(), effort, np.random.SeedSequence(4)
     )
@@ -178,13 +178,13 @@ def test_the_gaussian_onset_is_seen_by_sampling(setting):
     )
     assert measured.leaves == pytest.approx(0.902, abs=5e-4)
     assert measured.arrives == pytest.approx(2.353, abs=5e-4)
-    pooled = np.mean([one.value for one in measured.sampled])
+    pooled = np.mean([root.value for root in measured.sampled])
     assert pooled == pytest.approx(measured.leaves, rel=0.02)
     # Its profiles, by a plain loop over the same draws.
     child = np.random.SeedSequence(3).spawn(1)[0]
     draws = np.random.default_rng(child).standard_normal((10, 2))
-    for place in (3, -1):
-        inverse = measured.inverse_scales[place]
+    for index in (3, -1):
+        inverse = measured.inverse_scales[index]
         naive = np.mean(
             [
                 np.sort([abs(inverse**2 * (s @ s) / 2 - inverse * (b @ s)) for s in shifts])
@@ -193,7 +193,7 @@ def test_the_gaussian_onset_is_seen_by_sampling(setting):
             ],
             axis=0,
         )
-        np.testing.assert_allclose(measured.profile[place] * inverse, naive, rtol=1e-5, atol=1e-12)
+        np.testing.assert_allclose(measured.profile[index] * inverse, naive, rtol=1e-5, atol=1e-12)
 
 
 # The coverage peak.
@@ -240,8 +240,8 @@ def test_the_coverages_themselves():
 
 def test_peaks_with_a_closed_form():
     # d = 1: E[ℓ] = t + e^(−t) − 1, and E[C(y, M)] ∝ t(1 + t)e^(−t).
-    one = peak.geometric_peak(1)
-    assert one * (1 - math.exp(-one)) == pytest.approx(1, abs=1e-8)
+    top = peak.geometric_peak(1)
+    assert top * (1 - math.exp(-top)) == pytest.approx(1, abs=1e-8)
     assert peak.arithmetic_peak(1) == pytest.approx(GOLDEN, abs=1e-9)
     # d = 3: t³(t² + 3t + 3)e^(−t), from K_{5/2}.
     t = peak.arithmetic_peak(3)
@@ -263,8 +263,8 @@ def test_the_slope_of_the_loss_at_one_dimension():
 # The open questions.
 
 
-def test_dimensions_and_regularizations(found):
-    d, leaves, arrives = column(found, "dimension", "d", "t_leaves", "t_arrives")
+def test_dimensions_and_regularizations(reproduction):
+    d, leaves, arrives = column(reproduction, "dimension", "d", "t_leaves", "t_arrives")
     np.testing.assert_array_equal(d, [1, 2, 6])
     np.testing.assert_allclose(leaves[1:], [3.87354, 4.11611], atol=1e-5)
     assert np.all(arrives > leaves)
@@ -300,11 +300,11 @@ def test_samples_lie_around_their_centres():
     assert drawn.base.shape == (9, 20, 2)
     assert drawn.neighbours.shape == (9, 50, 20, 2)
     setting = Setting.of(X[:100], y[:100])
-    for place, power in enumerate(drawn.log_epsilons):
+    for index, power in enumerate(drawn.log_epsilons):
         beta = 100 * 10**power / 2
         for centre, models in (
-            (setting.neighbours.base, drawn.base[place]),
-            (setting.refitted(int(drawn.rows[7])), drawn.neighbours[place, 7]),
+            (setting.neighbours.base, drawn.base[index]),
+            (setting.refitted(int(drawn.rows[7])), drawn.neighbours[index, 7]),
         ):
             lengths = beta * np.linalg.norm(models - centre, axis=1)
             # ∥b∥ ~ Gamma(2): mean 2, standard deviation √2; 20 draws.

@@ -22,7 +22,7 @@ HOLDS, PARTLY, FAILS = Verdict.HOLDS, Verdict.PARTLY, Verdict.FAILS
 
 
 @pytest.fixture(scope="module")
-def found():
+def reproduction():
     return compute(
         small_credit(), seed=0, counts=SMALL_COUNTS, source="a test", phase=lambda name: None
     )
@@ -44,17 +44,17 @@ def test_claims_of_figure_one_follow_the_numbers(turned):
     def first(*changed):
         return replace(turned, turned=((*changed, *main[len(changed) :]), *turned.turned[1:]))
 
-    def with_share(one, share):
+    def with_share(turn, share):
         """Its first term has this share of the three."""
-        rest = (1 - share) / share * np.sum(np.abs(one.terms.volume))
-        inner = one.terms.inner / np.sum(np.abs(one.terms.inner)) * rest
-        return replace(one, terms=replace(one.terms, inner=inner, square=0 * inner))
+        rest = (1 - share) / share * np.sum(np.abs(turn.terms.volume))
+        inner = turn.terms.inner / np.sum(np.abs(turn.terms.inner)) * rest
+        return replace(turn, terms=replace(turn.terms, inner=inner, square=0 * inner))
 
-    good = [replace(with_share(one, 0.9), near=0.9) for one in main[:2]]
+    good = [replace(with_share(turn, 0.9), near=0.9) for turn in main[:2]]
     assert small(first(*good)).verdict is HOLDS
     assert small(first(good[0], replace(good[1], near=0.79))).verdict is PARTLY
     assert small(first(good[0], with_share(good[1], 0.49))).verdict is PARTLY
-    bad = [replace(with_share(one, 0.4), near=0.2) for one in main[:2]]
+    bad = [replace(with_share(turn, 0.4), near=0.2) for turn in main[:2]]
     assert small(first(*bad)).verdict is FAILS
     assert wide(first(*main[:3], replace(main[3], wrong=0.79))).verdict is PARTLY
     assert wide(first(*main[:2], with_share(main[2], 0.6))).verdict is PARTLY
@@ -89,25 +89,27 @@ def test_the_claim_of_figure_two_follows_the_numbers(inflated):
     assert claim(replace(steady, wrong=better)).verdict is HOLDS
 
 
-def changed(found, kind, figure, factor):
-    quantiles = dict(found.quantiles)
+def changed(changed_reports, kind, figure, factor):
+    quantiles = dict(changed_reports.quantiles)
     quantiles[kind, figure] = quantiles[kind, figure] * factor
-    return replace(found, quantiles=quantiles)
+    return replace(changed_reports, quantiles=quantiles)
 
 
-def set_to(found, kind, figure, share, value):
+def set_to(changed_reports, kind, figure, share, value):
     """Set the quantile at ``share`` to ``value`` in every release."""
-    quantiles = dict(found.quantiles)
+    quantiles = dict(changed_reports.quantiles)
     quantiles[kind, figure] = quantiles[kind, figure].copy()
     quantiles[kind, figure][:, reports.SHARES.index(share)] = value
-    return replace(found, quantiles=quantiles)
+    return replace(changed_reports, quantiles=quantiles)
 
 
 def test_orders_of_magnitude(clients):
     def verdict(median, most):
-        found = set_to(clients, "independent", "true", 0.5, median)
-        found = set_to(found, "independent", "true", 0.99, most)
-        return report_figures.worst_case_claim(found, found, clients.independent).verdict
+        changed_reports = set_to(clients, "independent", "true", 0.5, median)
+        changed_reports = set_to(changed_reports, "independent", "true", 0.99, most)
+        return report_figures.worst_case_claim(
+            changed_reports, changed_reports, clients.independent
+        ).verdict
 
     assert verdict(0.0099, 0.099) is HOLDS
     assert verdict(0.0101, 0.099) is PARTLY
@@ -117,11 +119,11 @@ def test_orders_of_magnitude(clients):
 
 def test_ratios_are_tighter_or_not(clients):
     def claim(factor):
-        found = clients
+        changed_reports = clients
         for share in (0.5, 0.9):
-            found = set_to(found, "independent", "ratio", share, 10.0)
-            found = set_to(found, "dependent", "ratio", share, 10.0 * factor)
-        return report_figures.ratios_claim(found, (found,))
+            changed_reports = set_to(changed_reports, "independent", "ratio", share, 10.0)
+            changed_reports = set_to(changed_reports, "dependent", "ratio", share, 10.0 * factor)
+        return report_figures.ratios_claim(changed_reports, (changed_reports,))
 
     assert claim(0.99).verdict is HOLDS
     assert claim(1.0).verdict is FAILS
@@ -129,15 +131,21 @@ def test_ratios_are_tighter_or_not(clients):
     quantiles = dict(set_to(clients, "independent", "ratio", 0.5, 10.0).quantiles)
     smaller = quantiles["dependent", "ratio"] = quantiles["dependent", "ratio"].copy()
     smaller[:, 3] = 1.0, 1.0, 1.0, 11.0
-    found = replace(clients, quantiles=quantiles)
-    assert [c.passed for c in report_figures.ratios_claim(found, ()).checks] == [True, True, False]
+    changed_reports = replace(clients, quantiles=quantiles)
+    assert [c.passed for c in report_figures.ratios_claim(changed_reports, ()).checks] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_the_sum_is_comparable_or_not(clients):
     def verdict(published, total):
-        found = set_to(clients, "independent", "published", 0.5, 1.0)
-        found = set_to(found, "dependent", "published", 0.5, published)
-        return report_figures.total_claim(set_to(found, "dependent", "total", 0.5, total)).verdict
+        changed_reports = set_to(clients, "independent", "published", 0.5, 1.0)
+        changed_reports = set_to(changed_reports, "dependent", "published", 0.5, published)
+        return report_figures.total_claim(
+            set_to(changed_reports, "dependent", "total", 0.5, total)
+        ).verdict
 
     assert verdict(0.1, 1.9) is HOLDS
     assert verdict(0.1, 2.1) is PARTLY
@@ -147,9 +155,9 @@ def test_the_sum_is_comparable_or_not(clients):
 
 def test_the_plain_bound_is_accurate_or_not(clients):
     def verdict(ratio, largest):
-        found = set_to(clients, "independent", "ratio", 0.5, ratio)
+        changed_reports = set_to(clients, "independent", "ratio", 0.5, ratio)
         return report_figures.plain_claim(
-            set_to(found, "independent", "published", 1.0, largest)
+            set_to(changed_reports, "independent", "published", 1.0, largest)
         ).verdict
 
     assert verdict(9.0, 0.9) is HOLDS
@@ -160,9 +168,11 @@ def test_the_plain_bound_is_accurate_or_not(clients):
 def test_theorem_ten_holds_or_not(clients):
     def verdict(stretched, worst, above=0):
         allowed = clients.dependent.published / worst
-        found = replace(clients, stretched=stretched, above={"independent": above, "dependent": 0})
+        changed_reports = replace(
+            clients, stretched=stretched, above={"independent": above, "dependent": 0}
+        )
         return report_figures.theorem_claim(
-            (found,), replace(clients.dependent, allowed=allowed)
+            (changed_reports,), replace(clients.dependent, allowed=allowed)
         ).verdict
 
     assert verdict(0.5, 0.9) is HOLDS
@@ -173,12 +183,12 @@ def test_theorem_ten_holds_or_not(clients):
 
 def test_less_epsilon_is_less_accurate_or_not(clients):
     def verdict(wrong, value):
-        found = replace(
+        changed_reports = replace(
             clients,
             wrong={"independent": np.array([0.2, 0.21]), "dependent": np.array(wrong)},
             value={"independent": np.array([0.4, 0.4]), "dependent": np.array([value, value])},
         )
-        return report_figures.accuracy_claim(found).verdict
+        return report_figures.accuracy_claim(changed_reports).verdict
 
     assert verdict([0.3, 0.31], 0.5) is HOLDS
     assert verdict([0.2, 0.22], 0.5) is PARTLY
@@ -188,17 +198,17 @@ def test_less_epsilon_is_less_accurate_or_not(clients):
 # Files, page and phases.
 
 
-def table(found, stem):
-    content = next(e.tables[stem] for e in found.exhibits if stem in e.tables).csv()
+def table(reproduction, stem):
+    content = next(e.tables[stem] for e in reproduction.exhibits if stem in e.tables).csv()
     return [line.split(",") for line in content.decode().splitlines()]
 
 
-def test_the_table_of_figure_one(found):
-    header, *lines = table(found, "fig1")
+def test_the_table_of_figure_one(reproduction):
+    header, *lines = table(reproduction, "fig1")
     assert header[:3] == ["x_1", "x_2", "y"]
     assert header[-1] == "exposure_180_degrees"
     assert len(lines) == 1000
-    header, *lines = table(found, "fig1-terms")
+    header, *lines = table(reproduction, "fig1-terms")
     assert len(lines) == 2 * 3 * 6
     shares = [
         sum(float(line[header.index(f"share_{t}")]) for t in ("determinant", "square", "inner"))
@@ -207,18 +217,18 @@ def test_the_table_of_figure_one(found):
     assert shares == pytest.approx([1] * 36)
 
 
-def test_tables_hold_what_they_say(found):
+def test_tables_hold_what_they_say(reproduction):
     for stem, rows in (("fig3-independent", 400), ("linear-dependent", 120)):
-        header, *lines = table(found, stem)
+        header, *lines = table(reproduction, stem)
         assert len(lines) == rows
         true, published = (
             np.array([float(line[header.index(name)]) for line in lines])
             for name in ("true", "published")
         )
         assert np.all(true <= published)
-    header, *lines = table(found, "fig3-quantiles")
+    header, *lines = table(reproduction, "fig3-quantiles")
     assert len(lines) == 2 * 8 * SMALL_COUNTS.reported
-    header, *lines = table(found, "fig2")
+    header, *lines = table(reproduction, "fig2")
     assert len(lines) == 5 * 14
     assert sum(int(line[header.index("is_star")]) for line in lines) == 5
 
@@ -228,17 +238,20 @@ def test_the_credit_data_itself():
     """One pair of releases: what the page says of thirty holds of one within bounds."""
     X, y = reports.credit_rows(datasets.load_credit_default())
     assert X.shape == (30_000, 21)
-    found = reports.measure_reports("credit", X, y, Logistic(), 1, np.random.SeedSequence(0))
-    assert found.independent.how.resolution == pytest.approx(10.9576, abs=1e-4)
-    assert found.independent.how.penalty_sum == 0.5
-    assert found.dependent.how.resolution == pytest.approx(54.0530, abs=1e-4)
-    assert found.dependent.how.penalty_sum == pytest.approx(164.551, abs=1e-3)
-    plain, dependent = (found.typical(kind, "ratio", 0.5) for kind in ("independent", "dependent"))
+    measured = reports.measure_reports("credit", X, y, Logistic(), 1, np.random.SeedSequence(0))
+    assert measured.independent.mechanism.resolution == pytest.approx(10.9576, abs=1e-4)
+    assert measured.independent.mechanism.penalty_sum == 0.5
+    assert measured.dependent.mechanism.resolution == pytest.approx(54.0530, abs=1e-4)
+    assert measured.dependent.mechanism.penalty_sum == pytest.approx(164.551, abs=1e-3)
+    plain, dependent = (
+        measured.typical(kind, "ratio", 0.5) for kind in ("independent", "dependent")
+    )
     assert dependent < 4 < 10 < plain
-    assert found.above == {"independent": 0, "dependent": 0}
+    assert measured.above == {"independent": 0, "dependent": 0}
     assert (
         0.5
-        < found.typical("dependent", "total", 0.5) / found.typical("independent", "published", 0.5)
+        < measured.typical("dependent", "total", 0.5)
+        / measured.typical("independent", "published", 0.5)
         < 2
     )
 
@@ -261,7 +274,7 @@ def test_the_whole_reproduction(tmp_path):
             "other_readings_of_the_credit_data": other_readings(),
         },
     )
-    holds, partly, _ = (one.value for one in Verdict)
+    holds, partly, _ = (verdict.value for verdict in Verdict)
     assert verdicts == {**dict.fromkeys("bdefghk", holds), **dict.fromkeys("acij", partly)}
     assert spent < 120
 
@@ -280,22 +293,22 @@ def other_readings():
         spread = X.std(axis=0)
         X = np.where(spread > 0, (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1), X)
         lengths = np.linalg.norm(X, axis=1, keepdims=True) * (1 + 1e-14)
-        for how, scale in (
+        for scaling, scale in (
             ("each row by its norm", lengths),
             ("all rows by the largest", lengths.max()),
         ):
-            found = reports.measure_reports(
+            measured = reports.measure_reports(
                 name, X / scale, credit.labels(), Logistic(), 10, np.random.SeedSequence(0)
             )
-            figures[f"{name}, {how}"] = {
-                "true_independent": found.typical("independent", "true", 0.5),
-                "published_independent": found.typical("independent", "published", 0.5),
-                "total_dependent": found.typical("dependent", "total", 0.5),
-                "ratio_independent": found.typical("independent", "ratio", 0.5),
-                "ratio_dependent": found.typical("dependent", "ratio", 0.5),
-                "above": sum(found.above.values()),
+            figures[f"{name}, {scaling}"] = {
+                "true_independent": measured.typical("independent", "true", 0.5),
+                "published_independent": measured.typical("independent", "published", 0.5),
+                "total_dependent": measured.typical("dependent", "total", 0.5),
+                "ratio_independent": measured.typical("independent", "ratio", 0.5),
+                "ratio_dependent": measured.typical("dependent", "ratio", 0.5),
+                "above": sum(measured.above.values()),
             }
-            assert found.typical("dependent", "ratio", 0.5) < found.typical(
+            assert measured.typical("dependent", "ratio", 0.5) < measured.typical(
                 "independent", "ratio", 0.5
             )
     return figures

@@ -78,14 +78,14 @@ def test_the_classes_lie_in_the_disc_on_either_side_of_a_gap():
 
 def test_terms_are_those_of_log_densities():
     X, y = rotation.separable_classes(60, 0.2, np.random.default_rng(0))
-    how = ObjectivePerturbation(
+    mechanism = ObjectivePerturbation(
         epsilon=0.5, delta=1e-6, calibration="published", loss=Logistic(),
         regularization=1 / 60, rows=60, dimension=2,
     )  # fmt: skip
     problem = Objective.of(X=X, y=y, loss=Logistic(), penalty=np.full(2, 1 / 60))
     theta = np.array([2.0, -1.5])
     for scale in (0.7, 20.0):
-        terms = rotation.removal_terms(Tangent.at(how, problem, theta), scale)
+        terms = rotation.removal_terms(Tangent.at(mechanism, problem, theta), scale)
         naive = naive_losses(X, y, theta, 1.0, scale)
         np.testing.assert_allclose(terms.volume + terms.square + terms.inner, naive, atol=1e-10)
         np.testing.assert_allclose(terms.exposure, np.abs(naive), atol=1e-10)
@@ -98,8 +98,8 @@ def test_the_model_is_turned_counter_clockwise(turned):
     angles = [0, math.pi / 12, math.pi / 4, math.pi / 2, 3 * math.pi / 4, math.pi]
     first = complex(*turned.turned[0][0].theta)
     for run in turned.turned:
-        for angle, one in zip(angles, run, strict=True):
-            ratio = complex(*one.theta) / first
+        for angle, turn in zip(angles, run, strict=True):
+            ratio = complex(*turn.theta) / first
             assert ratio == pytest.approx(complex(math.cos(angle), math.sin(angle)), abs=1e-12)
     gradient, _ = sums(turned.X, turned.y, turned.turned[0][0].theta, 1.0)
     assert np.linalg.norm(gradient) < 1e-6
@@ -110,23 +110,23 @@ def test_the_model_is_turned_counter_clockwise(turned):
 
 
 def test_what_is_said_of_a_turn(turned):
-    one = turned.turned[0][2]
-    gradient, _ = sums(turned.X, turned.y, one.theta, 1.0)
-    assert one.noise == pytest.approx(np.linalg.norm(gradient), rel=1e-9)
-    probability = chi2.sf(one.noise**2 / one.scale**2, df=2)
-    assert one.log_probability == pytest.approx(math.log10(probability), rel=1e-9)
-    margin = np.abs(turned.X @ one.theta)
-    exposure = one.terms.exposure
+    turn = turned.turned[0][2]
+    gradient, _ = sums(turned.X, turned.y, turn.theta, 1.0)
+    assert turn.noise == pytest.approx(np.linalg.norm(gradient), rel=1e-9)
+    probability = chi2.sf(turn.noise**2 / turn.scale**2, df=2)
+    assert turn.log_probability == pytest.approx(math.log10(probability), rel=1e-9)
+    margin = np.abs(turned.X @ turn.theta)
+    exposure = turn.terms.exposure
     ranks = [
         rankdata(v)
-        for v in (exposure, -margin, np.log1p(np.exp(-turned.y * (turned.X @ one.theta))))
+        for v in (exposure, -margin, np.log1p(np.exp(-turned.y * (turned.X @ turn.theta))))
     ]
-    assert one.near_ranks == pytest.approx(np.corrcoef(ranks[0], ranks[1])[0, 1])
-    assert one.wrong == pytest.approx(np.corrcoef(ranks[0], ranks[2])[0, 1])
+    assert turn.near_ranks == pytest.approx(np.corrcoef(ranks[0], ranks[1])[0, 1])
+    assert turn.wrong == pytest.approx(np.corrcoef(ranks[0], ranks[2])[0, 1])
     most = set(np.argsort(-exposure)[:100])
     closest = set(np.argsort(margin)[:250])
-    assert one.near == pytest.approx(len(most & closest) / 100, abs=0.011)
-    assert one.errors == np.mean(turned.y * (turned.X @ one.theta) < 0)
+    assert turn.near == pytest.approx(len(most & closest) / 100, abs=0.011)
+    assert turn.errors == np.mean(turned.y * (turned.X @ turn.theta) < 0)
 
 
 # Fig. 2.
@@ -160,16 +160,16 @@ def analytic_scale(epsilon, delta, sensitivity):
 
 def test_inflation_by_another_optimiser(drawn, inflated):
     rng = np.random.default_rng(np.random.SeedSequence(2))
-    for place, epsilon in enumerate((0.5, 4.0)):
+    for index, epsilon in enumerate((0.5, 4.0)):
         least = 0.5 / epsilon
         scale = math.sqrt(8 * math.log(2e6) + 4 * epsilon) / epsilon
         noise = scale * rng.standard_normal((5, 4))
-        assert inflated.least[place] == pytest.approx(least)
+        assert inflated.least[index] == pytest.approx(least)
         sigma = analytic_scale(epsilon / 2, 1e-6, 0.25 / math.sqrt(2))
         quantile = goe_largest_eigenvalue_quantile(5e-7, 4, upper=True)
-        assert inflated.star[place] == pytest.approx(2 * sigma * quantile / least, rel=1e-6)
+        assert inflated.star[index] == pytest.approx(2 * sigma * quantile / least, rel=1e-6)
         for k in (0, 6, 13):
-            c = inflated.factors[place, k]
+            c = inflated.factors[index, k]
             wrong, fresh, losses = [], [], []
             for b in noise:
 
@@ -184,11 +184,11 @@ def test_inflation_by_another_optimiser(drawn, inflated):
                 fresh.append(np.mean(drawn.fresh_y * (drawn.fresh @ theta) <= 0))
                 losses.append(np.mean(np.logaddexp(0, -drawn.y * (drawn.X @ theta))))
             # A row on the boundary may fall to either side.
-            assert inflated.wrong[place, k] == pytest.approx(np.mean(wrong), abs=1e-3)
-            assert inflated.fresh_wrong[place, k] == pytest.approx(np.mean(fresh), abs=1e-3)
-            assert inflated.log_loss[place, k] == pytest.approx(np.mean(losses), rel=1e-4)
+            assert inflated.wrong[index, k] == pytest.approx(np.mean(wrong), abs=1e-3)
+            assert inflated.fresh_wrong[index, k] == pytest.approx(np.mean(fresh), abs=1e-3)
+            assert inflated.log_loss[index, k] == pytest.approx(np.mean(losses), rel=1e-4)
             error = np.std(wrong, ddof=1) / math.sqrt(5)
-            assert inflated.wrong_error[place, k] == pytest.approx(error, abs=1e-3)
+            assert inflated.wrong_error[index, k] == pytest.approx(error, abs=1e-3)
     # Power: another λ is seen.
     assert inflated.log_loss[0, 0] != pytest.approx(inflated.log_loss[0, 1], rel=1e-2)
 
@@ -218,51 +218,53 @@ def test_a_release_row_by_row(drawn, kind, squared):
     X, y = drawn.X[:60], (drawn.response if squared else drawn.y)[:60]
     budget = reports._budget(0.7, 0.1) if kind == "dependent" else None
     epsilon = 0.2 if kind == "dependent" else 1.0
-    one = reports.measure_release(X, y, loss, epsilon, budget, np.random.default_rng(4))
-    how = one.how
+    release = reports.measure_release(X, y, loss, epsilon, budget, np.random.default_rng(4))
+    objective = release.mechanism
     curved = 1.0 if squared else 0.25
-    steepest = how.slope_bound if squared else 1.0
+    steepest = objective.slope_bound if squared else 1.0
     variance = steepest**2 * (8 * math.log(2e6) + 4 * epsilon) / epsilon**2
-    assert how.resolution == pytest.approx(math.sqrt(variance))
+    assert objective.resolution == pytest.approx(math.sqrt(variance))
     quantile = goe_largest_eigenvalue_quantile(5e-7, 4, upper=True)
     needed = 2 * curved / epsilon
     if budget is not None:
         needed = max(needed, 2 * analytic_scale(0.1, 1e-6, curved / math.sqrt(2)) * quantile)
-    assert how.penalty_sum == pytest.approx(needed, rel=1e-6)
-    naive = naive_losses(X, y, one.theta, how.penalty_sum, how.resolution, squared)
-    np.testing.assert_allclose(one.true, np.abs(naive), atol=1e-10)
+    assert objective.penalty_sum == pytest.approx(needed, rel=1e-6)
+    naive = naive_losses(X, y, release.theta, objective.penalty_sum, objective.resolution, squared)
+    np.testing.assert_allclose(release.true, np.abs(naive), atol=1e-10)
     q, root = norm.ppf(1 - 5e-7), math.sqrt(2 * math.log(1e6))
     for i in range(60):
-        slope, curvature = slope_and_curvature(float(X[i] @ one.theta), y[i], squared)
+        slope, curvature = slope_and_curvature(float(X[i] @ release.theta), y[i], squared)
         square = float(X[i] @ X[i])
         length = abs(slope) * math.sqrt(square)
         plain = (
-            abs(math.log(1 - curvature * square / how.penalty_sum))
-            + length**2 / (2 * how.resolution**2)
-            + length * q / how.resolution
+            abs(math.log(1 - curvature * square / objective.penalty_sum))
+            + length**2 / (2 * objective.resolution**2)
+            + length * q / objective.resolution
         )
-        assert one.plain[i] == pytest.approx(plain, rel=1e-9)
+        assert release.plain[i] == pytest.approx(plain, rel=1e-9)
         if budget is None:
-            assert one.published[i] == one.plain[i]
-            assert one.gradient_cost[i] == one.hessian_cost[i] == 0
-            assert one.allowed[i] == math.inf
+            assert release.published[i] == release.plain[i]
+            assert release.gradient_cost[i] == release.hessian_cost[i] == 0
+            assert release.allowed[i] == math.inf
             continue
-        mechanism = TangentMechanism(budget=budget, mechanism=how, theta=one.theta)
+        mechanism = TangentMechanism(budget=budget, mechanism=objective, theta=release.theta)
         first = length / mechanism.gradient_scale
         second = curvature * square / (math.sqrt(2) * mechanism.hessian_scale)
-        assert one.gradient_cost[i] == pytest.approx(first**2 / 2 + first * root, rel=1e-9)
-        assert one.hessian_cost[i] == pytest.approx(second**2 / 2 + second * root, rel=1e-9)
-        assert one.allowed[i] == pytest.approx(
-            12 * one.true[i] + first * math.sqrt(2 * math.log(2e6)), rel=1e-9
+        assert release.gradient_cost[i] == pytest.approx(first**2 / 2 + first * root, rel=1e-9)
+        assert release.hessian_cost[i] == pytest.approx(second**2 / 2 + second * root, rel=1e-9)
+        assert release.allowed[i] == pytest.approx(
+            12 * release.true[i] + first * math.sqrt(2 * math.log(2e6)), rel=1e-9
         )
-    np.testing.assert_allclose(one.total, one.published + one.gradient_cost + one.hessian_cost)
-    np.testing.assert_allclose(one.ratio * one.true, one.published, rtol=1e-12)
-    assert np.all(one.true <= one.published)
-    assert np.all(one.true <= one.ours)
-    slopes = np.abs(
-        [slope_and_curvature(z, t, squared)[0] for z, t in zip(X @ one.theta, y, strict=True)]
+    np.testing.assert_allclose(
+        release.total, release.published + release.gradient_cost + release.hessian_cost
     )
-    assert one.steeper == np.mean(slopes * np.linalg.norm(X, axis=1) > how.slope_bound)
+    np.testing.assert_allclose(release.ratio * release.true, release.published, rtol=1e-12)
+    assert np.all(release.true <= release.published)
+    assert np.all(release.true <= release.ours)
+    slopes = np.abs(
+        [slope_and_curvature(z, t, squared)[0] for z, t in zip(X @ release.theta, y, strict=True)]
+    )
+    assert release.steeper == np.mean(slopes * np.linalg.norm(X, axis=1) > objective.slope_bound)
 
 
 def test_algorithm_two_as_printed_but_for_absolute_values(drawn):
@@ -270,34 +272,36 @@ def test_algorithm_two_as_printed_but_for_absolute_values(drawn):
     X, y = drawn.X[:40], drawn.y[:40]
     budget = reports._budget(0.7, 0.1)
     rng = np.random.default_rng(0)
-    one = reports.measure_release(X, y, Logistic(), 0.2, budget, rng)
-    how, theta = one.how, one.theta
-    mechanism = TangentMechanism(budget=budget, mechanism=how, theta=theta)
-    problem = Objective.of(X=X, y=y, loss=Logistic(), penalty=np.full(4, how.total_regularization))
-    released = mechanism.release(Tangent.at(how, problem, theta), rng)
+    release = reports.measure_release(X, y, Logistic(), 0.2, budget, rng)
+    objective, theta = release.mechanism, release.theta
+    mechanism = TangentMechanism(budget=budget, mechanism=objective, theta=theta)
+    problem = Objective.of(
+        X=X, y=y, loss=Logistic(), penalty=np.full(4, objective.total_regularization)
+    )
+    released = mechanism.release(Tangent.at(objective, problem, theta), rng)
     # A gradient so large that the data-independent bound is the smaller one for some rows.
     released = replace(released, gradient=released.gradient * 12)
-    bound = reports.printed_bound(how, theta, X, y, mechanism, released)
+    bound = reports.printed_bound(objective, theta, X, y, mechanism, released)
     q, capped, negative = norm.ppf(1 - 5e-7), 0, 0
     for i in range(40):
         slope, curvature = slope_and_curvature(float(X[i] @ theta), y[i])
         length = abs(slope) * np.linalg.norm(X[i])
         inner = slope * float(released.gradient @ X[i])
-        cap = how.resolution * length * q
+        cap = objective.resolution * length * q
         across = min(abs(inner) + mechanism.gradient_scale * length * q, cap)
         capped += across == cap
         negative += inner < 0
         leverage = 1.5 * X[i] @ np.linalg.inv(released.hessian) @ X[i]
         naive = (
             -math.log(1 - curvature * leverage)
-            + length**2 / (2 * how.resolution**2)
-            + across / how.resolution**2
+            + length**2 / (2 * objective.resolution**2)
+            + across / objective.resolution**2
         )
         assert bound[i] == pytest.approx(naive, rel=1e-9)
     assert 0 < capped < 40
     assert negative > 0
     flat = replace(released, hessian=released.hessian * 1e-6)
-    assert np.all(reports.printed_bound(how, theta, X, y, mechanism, flat) == np.inf)
+    assert np.all(reports.printed_bound(objective, theta, X, y, mechanism, flat) == np.inf)
 
 
 def test_quantiles_are_over_rows_and_means_over_releases(clients):
@@ -320,11 +324,11 @@ def test_rows_above_their_bound_are_counted(monkeypatch):
     X, y = reports.credit_rows(small_credit(100))
     real = reports.printed_bound
     monkeypatch.setattr(reports, "printed_bound", lambda *given: real(*given) / 1e9)
-    found = reports.measure_reports("x", X, y, Logistic(), 2, np.random.SeedSequence(0))
-    assert found.above == {"independent": 200, "dependent": 200}
-    claim = report_figures.theorem_claim((found,), found.dependent)
+    measured = reports.measure_reports("x", X, y, Logistic(), 2, np.random.SeedSequence(0))
+    assert measured.above == {"independent": 200, "dependent": 200}
+    claim = report_figures.theorem_claim((measured,), measured.dependent)
     assert not claim.checks[0].passed
-    assert claim.found.startswith("400 of 400 true losses")
+    assert claim.outcome.startswith("400 of 400 true losses")
 
 
 @pytest.mark.parametrize("squared", [False, True])
@@ -336,12 +340,14 @@ def test_corollary_seven_is_checked_against_densities_and_can_fail(drawn, square
     assert exact.difference < 1e-11
     assert report_figures.corollary_claim((exact,)).verdict is HOLDS
     rng = np.random.default_rng(0)
-    theta, how = rng.normal(size=4), ObjectivePerturbation(
+    theta, mechanism = rng.normal(size=4), ObjectivePerturbation(
         epsilon=1.0, delta=1e-6, calibration="published", loss=loss,
         regularization=1e-100, rows=50, dimension=4,
     )  # fmt: skip
-    ours = reports._log_density(how, X, y, theta) - reports._log_density(how, X[1:], y[1:], theta)
-    naive = naive_losses(X, y, theta, how.penalty_sum, how.resolution, squared)[0]
+    ours = reports._log_density(mechanism, X, y, theta) - reports._log_density(
+        mechanism, X[1:], y[1:], theta
+    )
+    naive = naive_losses(X, y, theta, mechanism.penalty_sum, mechanism.resolution, squared)[0]
     assert ours == pytest.approx(naive, abs=1e-10)
     real = Tangent.row_losses
 
@@ -359,10 +365,10 @@ def test_the_twelvefold_limit_fails_where_the_gradient_is_published_coarsely():
     X, y = reports.credit_rows(small_credit(2000))
     stretch = reports.measure_stretch(X, y, np.random.SeedSequence(0))
     budget = reports._budget(0.01, 0.1)
-    mechanism = TangentMechanism(budget=budget, mechanism=stretch.how, theta=stretch.theta)
+    mechanism = TangentMechanism(budget=budget, mechanism=stretch.mechanism, theta=stretch.theta)
     quantile = goe_largest_eigenvalue_quantile(5e-7, 21, upper=True)
-    # What the theorem asks of λ holds, whichever σ it means.
-    assert stretch.how.penalty_sum >= 2 * mechanism.gradient_scale * quantile
-    assert stretch.how.penalty_sum >= 2 * mechanism.hessian_scale * quantile
+    # What the theorem asks of λ holds, with either σ.
+    assert stretch.mechanism.penalty_sum >= 2 * mechanism.gradient_scale * quantile
+    assert stretch.mechanism.penalty_sum >= 2 * mechanism.hessian_scale * quantile
     assert np.max(stretch.published / stretch.allowed) > 1
     assert np.all(stretch.true <= stretch.published)

@@ -153,41 +153,45 @@ def made(case, tmp_path_factory):
         # Coarse pictures: their pixels take most of the time.
         patch.setattr(reproduction, "png", lambda figure: png(figure, dpi=20))
         options = {"data": Path("/somewhere/rows.csv")} if case.patches else {}
-        found = case.reproduce(out, phase=phases.append, **options)
-    return found, out, phases
+        result = case.reproduce(out, phase=phases.append, **options)
+    return result, out, phases
 
 
-def tables(found):
-    return {stem: t.csv() for exhibit in found.exhibits for stem, t in exhibit.tables.items()}
+def tables(reproduction):
+    return {
+        stem: t.csv() for exhibit in reproduction.exhibits for stem, t in exhibit.tables.items()
+    }
 
 
 def test_every_file_is_there_and_every_phase_is_reported(case, made):
-    found, out, phases = made
+    reproduction, out, phases = made
     assert len(phases) == len(set(phases)) == case.phases
     names = names_of(out)
-    assert names == {path.name for path in found.files}
+    assert names == {path.name for path in reproduction.files}
     assert {f"{stem}.png" for stem in case.figures} == {n for n in names if n.endswith(".png")}
-    assert {f"{stem}.csv" for stem in tables(found)} == {n for n in names if n.endswith(".csv")}
-    assert found.files[-1] == out / "index.html"
+    assert {f"{stem}.csv" for stem in tables(reproduction)} == {
+        n for n in names if n.endswith(".csv")
+    }
+    assert reproduction.files[-1] == out / "index.html"
     # The file that was read is named, and not its folder.
-    assert "somewhere" not in found.source
-    assert ("rows.csv" in found.source) == bool(case.patches)
-    for path in found.files:
+    assert "somewhere" not in reproduction.source
+    assert ("rows.csv" in reproduction.source) == bool(case.patches)
+    for path in reproduction.files:
         assert "CURATOR-ONLY" not in path.name
         assert path.stat().st_mode & 0o777 == 0o644
         assert 0 < path.stat().st_size < 3_000_000
 
 
 def test_claims_in_json_on_the_page_and_at_the_terminal(case, made):
-    found, out, _ = made
+    reproduction, out, _ = made
     saved = json.loads((out / "claims.json").read_text("utf-8"))
-    assert [one["key"] for one in saved["claims"]] == list(case.claims)
+    assert [record["key"] for record in saved["claims"]] == list(case.claims)
     text = (out / "index.html").read_text("utf-8")
-    words, lines = " ".join(Tags(text).texts), "\n".join(found.lines())
-    for one, claim in zip(saved["claims"], found.claims, strict=True):
-        assert one["verdict"] == claim.verdict.value
+    words, lines = " ".join(Tags(text).texts), "\n".join(reproduction.lines())
+    for record, claim in zip(saved["claims"], reproduction.claims, strict=True):
+        assert record["verdict"] == claim.verdict.value
         assert f"({claim.key}) {claim.verdict.value}" in lines
-        assert claim.found in words
+        assert claim.outcome in words
         assert f'<tr id="claim-{claim.key}">' in text
         assert set(claim.figures) <= case.figures
     assert str(out.resolve() / "index.html") in lines
@@ -195,7 +199,7 @@ def test_claims_in_json_on_the_page_and_at_the_terminal(case, made):
 
 
 def test_the_page_needs_nothing_from_outside(case, made):
-    found, out, _ = made
+    reproduction, out, _ = made
     text = (out / "index.html").read_text("utf-8")
     page = Tags(text)
     assert not page.all("script") + page.all("link") + page.all("iframe")
@@ -208,7 +212,7 @@ def test_the_page_needs_nothing_from_outside(case, made):
     assert f"'sha256-{digest}'" in policy
     assert len(page.all("img")) == len(case.figures)
     assert all(a["src"].startswith("data:image/png;base64,") and a["alt"] for a in page.all("img"))
-    names = {path.name for path in found.files}
+    names = {path.name for path in reproduction.files}
     places = {a["id"] for _, a in page.tags if "id" in a}
     for link in page.all("a"):
         assert link["href"] in names or link["href"].removeprefix("#") in places
@@ -220,7 +224,7 @@ def test_whatever_comes_from_outside_is_escaped():
         key="a",
         says=HOSTILE,
         where=HOSTILE,
-        found=HOSTILE,
+        outcome=HOSTILE,
         checks=(Check(what=HOSTILE, value=float("nan"), relation="<=", bound=1.0),),
         figures=("fig2",),
     )
@@ -260,8 +264,8 @@ def test_the_same_seed_gives_the_same_tables(name, tmp_path, monkeypatch):
         monkeypatch.setattr(module, attribute, value)
     monkeypatch.setattr(reproduction, "png", lambda figure: b"picture")
     first, again, other = (
-        CASES[name].reproduce(tmp_path / str(place), seed=seed)
-        for place, seed in enumerate((0, 0, 1))
+        CASES[name].reproduce(tmp_path / str(number), seed=seed)
+        for number, seed in enumerate((0, 0, 1))
     )
     assert tables(again) == tables(first)
     assert again.to_json() == first.to_json()
@@ -305,7 +309,7 @@ def small(monkeypatch):
     """A reproduction of one claim without a figure."""
     monkeypatch.setattr(reproduction, "png", lambda figure: b"picture")
     check = Check(what="x", value=1.0, relation="<=", bound=2.0)
-    claim = Claim(key="a", says="s", where="w", found="f", checks=(check,))
+    claim = Claim(key="a", says="s", where="w", outcome="f", checks=(check,))
     exhibits = tuple(
         Exhibit(
             name=f"fig{number}",

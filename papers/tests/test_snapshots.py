@@ -80,13 +80,13 @@ def naive(snapshots, i, with_row, joint):
 @pytest.mark.parametrize("joint", [True, False])
 def test_the_ratio_is_that_of_two_densities(joint, monkeypatch):
     snapshots, _ = training(n=12, models=8, epochs=3)
-    found = ratio_score(snapshots, joint=joint)
+    scores = ratio_score(snapshots, joint=joint)
     slow = [naive(snapshots, i, True, joint) - naive(snapshots, i, False, joint) for i in range(12)]
-    np.testing.assert_allclose(found, slow, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(scores, slow, rtol=1e-5, atol=1e-5)
     other = ratio_score(snapshots, joint=not joint)
-    assert not np.allclose(other, found, atol=0.01)
+    assert not np.allclose(other, scores, atol=0.01)
     monkeypatch.setattr("expost._numerics._BLOCK_ROWS", 5)
-    np.testing.assert_allclose(ratio_score(snapshots, joint=joint), found, atol=1e-5)
+    np.testing.assert_allclose(ratio_score(snapshots, joint=joint), scores, atol=1e-5)
 
 
 def test_one_snapshot_is_lira():
@@ -112,22 +112,22 @@ def test_one_snapshot_is_lira():
 
 def test_the_mean_is_that_of_standardised_confidences():
     snapshots, _ = training(n=9, epochs=3, population=6)
-    found = mean_score(snapshots)
+    scores = mean_score(snapshots)
     for i in range(9):
         terms = [
             (snapshots.confidence[t, i] - np.mean(snapshots.population[t]))
             / np.std(snapshots.population[t])
             for t in range(3)
         ]
-        assert found[i] == pytest.approx(np.mean(terms), rel=1e-5)
+        assert scores[i] == pytest.approx(np.mean(terms), rel=1e-5)
     alone = Snapshots(epochs=snapshots.epochs, confidence=snapshots.confidence)
-    found = mean_score(alone)
-    assert found.mean() == pytest.approx(0, abs=1e-6)
+    scores = mean_score(alone)
+    assert scores.mean() == pytest.approx(0, abs=1e-6)
     # What is the same for all says nothing, and divides nothing by 0.
     flat = np.vstack([snapshots.confidence[:1], np.full((1, 9), 36.0)])
     half = mean_score(Snapshots(epochs=np.array([1, 2]), confidence=flat))
-    one = mean_score(Snapshots(epochs=np.array([1]), confidence=flat[:1]))
-    np.testing.assert_allclose(half, one / 2)
+    single = mean_score(Snapshots(epochs=np.array([1]), confidence=flat[:1]))
+    np.testing.assert_allclose(half, single / 2)
 
 
 def test_offline_weighs_snapshots_by_what_they_add():
@@ -137,17 +137,17 @@ def test_offline_weighs_snapshots_by_what_they_add():
     weights = np.linalg.inv(covariance) @ deviation
     scale = np.sqrt(weights @ covariance @ weights * (1 + 1 / 8))
     slow = [weights @ (snapshots.confidence[:, i] - mean[:, i]) / scale for i in range(300)]
-    found = offline_score(snapshots)
-    np.testing.assert_allclose(found, slow, rtol=1e-4, atol=1e-4)
-    assert np.std(found) == pytest.approx(1, abs=0.1)
+    scores = offline_score(snapshots)
+    np.testing.assert_allclose(scores, slow, rtol=1e-4, atol=1e-4)
+    assert np.std(scores) == pytest.approx(1, abs=0.1)
 
 
 def area(function, **options):
-    found = [
+    areas = [
         roc_auc_score(truth, function(snapshots))
         for snapshots, truth in (training(seed=seed, **options) for seed in range(5))
     ]
-    return float(np.mean(found))
+    return float(np.mean(areas))
 
 
 def test_several_snapshots_tell_more_than_the_last_and_references_more_than_none():

@@ -50,34 +50,34 @@ def trials(**options):
     return Trials(**given | options)
 
 
-def same(one, other):
-    return all(np.array_equal(one[name], other[name]) for name in ("number", "drawn"))
+def same(first, other):
+    return all(np.array_equal(first[name], other[name]) for name in ("number", "drawn"))
 
 
 def test_trials_depend_on_the_entropy_and_their_number_alone():
-    found = trials().run()
-    assert found["number"].tolist() == list(range(40))
-    assert found["drawn"].shape == (40, 2)
-    assert len(np.unique(found["drawn"])) == 80
+    results = trials().run()
+    assert results["number"].tolist() == list(range(40))
+    assert results["drawn"].shape == (40, 2)
+    assert len(np.unique(results["drawn"])) == 80
     shorter, other = trials(count=11).run(), trials(entropy=8).run()
-    assert np.array_equal(shorter["drawn"], found["drawn"][:11])
-    assert not np.any(other["drawn"] == found["drawn"])
+    assert np.array_equal(shorter["drawn"], results["drawn"][:11])
+    assert not np.any(other["drawn"] == results["drawn"])
     # Without one they are drawn from the operating system.
     assert not same(trials(entropy=None).run(), trials(entropy=None).run())
 
 
 def test_a_run_goes_on_where_it_was_stopped(tmp_path):
-    file, seen = tmp_path / "trials.npz", []
+    file, reported = tmp_path / "trials.npz", []
 
     def stop(done, total):
-        seen.append((done, total))
+        reported.append((done, total))
         if done >= 20:
             raise Stop
 
     with pytest.raises(Stop):
         trials(checkpoint=file, progress=stop).run()
-    assert seen[0] == (0, 40)
-    kept = seen[-1][0]
+    assert reported[0] == (0, 40)
+    kept = reported[-1][0]
     assert 20 <= kept < 40
     assert file.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["trials.npz"]
@@ -90,16 +90,16 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path):
             return super().__call__(number, seed)
 
     again = []
-    found = trials(work=Counted(), checkpoint=file, progress=lambda d, t: again.append(d)).run()
+    results = trials(work=Counted(), checkpoint=file, progress=lambda d, t: again.append(d)).run()
     assert Counted.calls == 40 - kept
     assert again[0] == kept
     assert again[-1] == 40
-    assert same(found, trials().run())
+    assert same(results, trials().run())
     # All are there: nothing is left to do, and more may be asked for.
-    assert same(trials(work=None, checkpoint=file).run(), found)
+    assert same(trials(work=None, checkpoint=file).run(), results)
     longer = trials(count=50, checkpoint=file).run()
-    assert np.array_equal(longer["drawn"][:40], found["drawn"])
-    assert same(trials(work=None, count=40, checkpoint=file).run(), found)
+    assert np.array_equal(longer["drawn"][:40], results["drawn"])
+    assert same(trials(work=None, count=40, checkpoint=file).run(), results)
 
 
 def test_without_a_seed_the_checkpoint_keeps_it(tmp_path):
@@ -124,6 +124,6 @@ def test_another_checkpoint_is_refused(tmp_path):
 
 def test_a_killed_worker_changes_nothing(tmp_path):
     marker = tmp_path / "killed"
-    found = trials(work=Fatal(marker), workers=2).run()
+    results = trials(work=Fatal(marker), workers=2).run()
     assert marker.exists()
-    assert same(found, trials().run())
+    assert same(results, trials().run())

@@ -48,12 +48,12 @@ class Adam:
 
 
 def slope(function, theta, step=1e-6):
-    found = np.empty_like(theta)
-    for place in range(len(theta)):
+    gradient = np.empty_like(theta)
+    for index in range(len(theta)):
         shifted = np.zeros_like(theta)
-        shifted[place] = step
-        found[place] = (function(theta + shifted) - function(theta - shifted)) / (2 * step)
-    return found
+        shifted[index] = step
+        gradient[index] = (function(theta + shifted) - function(theta - shifted)) / (2 * step)
+    return gradient
 
 
 def naive_game(f, h, data, reference, *, weight, epochs, batch, k, rates, seed, both):
@@ -129,11 +129,11 @@ def test_the_game_is_the_naive_one(k, both):
             random_state=5,
         )
 
-    found = played(0.7)
-    assert found.module.weight.detach().numpy().ravel() == pytest.approx(f, abs=1e-5)
-    assert found.inference.line.weight.item() == pytest.approx(h[0], abs=1e-5)
-    assert found.inference.line.bias.item() == pytest.approx(h[1], abs=1e-5)
-    assert found.gains == pytest.approx(gains, abs=1e-5)
+    game = played(0.7)
+    assert game.module.weight.detach().numpy().ravel() == pytest.approx(f, abs=1e-5)
+    assert game.inference.line.weight.item() == pytest.approx(h[0], abs=1e-5)
+    assert game.inference.line.bias.item() == pytest.approx(h[1], abs=1e-5)
+    assert game.gains == pytest.approx(gains, abs=1e-5)
     # Another price gives another model.
     assert played(0.8).module.weight.detach().numpy().ravel() != pytest.approx(f, abs=1e-4)
 
@@ -152,13 +152,13 @@ def test_no_weight_is_plain_training():
             rows, labels = torch.tensor(X)[chosen], torch.tensor(y)[chosen]
             nn.functional.cross_entropy(plain(rows), labels).backward()
             optimiser.step()
-    found = adversarial_regularization(
+    game = adversarial_regularization(
         module, X, y, X, y, weight=0, epochs=4, batch_rows=20, learning_rate=0.01
     )
-    assert np.all(np.isnan(found.gains))
-    assert np.all(np.diff(found.losses) < 0)
-    for one, two in zip(found.module.parameters(), plain.parameters(), strict=True):
-        assert torch.equal(one, two)
+    assert np.all(np.isnan(game.gains))
+    assert np.all(np.diff(game.losses) < 0)
+    for regularized, two in zip(game.module.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(regularized, two)
 
 
 def test_nothing_outside_changes_and_a_seed_decides():
@@ -170,32 +170,32 @@ def test_nothing_outside_changes_and_a_seed_decides():
     def play(seed):
         return adversarial_regularization(module, X, y, X[:20], y[:20], epochs=2, random_state=seed)
 
-    one, two, other = play(1), play(1), play(2)
+    first, two, other = play(1), play(1), play(2)
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
-    assert np.array_equal(one.predict_proba(X), two.predict_proba(X))
-    assert not np.array_equal(one.predict_proba(X), other.predict_proba(X))
-    assert one.predict_proba(X).sum(axis=1) == pytest.approx(np.ones(40))
-    assert repr(one).startswith("AdversarialTraining(weight=1, 2 epochs")
-    assert "no promise" in repr(one)
+    assert np.array_equal(first.predict_proba(X), two.predict_proba(X))
+    assert not np.array_equal(first.predict_proba(X), other.predict_proba(X))
+    assert first.predict_proba(X).sum(axis=1) == pytest.approx(np.ones(40))
+    assert repr(first).startswith("AdversarialTraining(weight=1, 2 epochs")
+    assert "no guarantee" in repr(first)
 
 
 def test_an_inference_model_learns_what_there_is_to_learn():
     """Against a classifier that stands still, G comes to what the best h gets."""
     rng = np.random.default_rng(0)
     n = 200
-    # f is certain of its members and of nobody else.
+    # f is certain of its members and of no other row.
     X = np.zeros((2 * n, 2))
     y = rng.integers(2, size=2 * n)
     X[np.arange(n), y[:n]] = 5.0
     module = nn.Linear(2, 2, bias=False).double()
     with torch.no_grad():
         module.weight.copy_(torch.eye(2))
-    found = adversarial_regularization(
+    game = adversarial_regularization(
         module, X[:n], y[:n], X[n:], y[n:], weight=1e-9, learning_rate=1e-12, epochs=20
     )
-    assert found.gains[0] < KNOWS_NOTHING / 2
-    assert found.gains[-1] > -0.05
+    assert game.gains[0] < KNOWS_NOTHING / 2
+    assert game.gains[-1] > -0.05
     same = adversarial_regularization(
         module, X[:n], y[:n], X[:n], y[:n], weight=1e-9, learning_rate=1e-12, epochs=20
     )
@@ -211,9 +211,9 @@ def test_the_loss_threshold_falls_and_at_what_cost():
         AdversarialDefence(weight=1.0, **settings),
         AdversarialDefence(weight=30.0, through_reference=True, **settings),
     ]
-    found = compare_defences(X, y, defences=defences, references=0, random_state=1)
-    free, held, both = found.rows
-    assert [row.limit for row in found.rows] == [None] * 3
+    comparison = compare_defences(X, y, defences=defences, references=0, random_state=1)
+    free, held, both = comparison.rows
+    assert [row.limit for row in comparison.rows] == [None] * 3
     assert free.train.value > 0.97
     assert held.attack.over_rows.high < free.attack.over_rows.low
     assert held.test.value > free.test.value - 0.15
@@ -229,7 +229,7 @@ def test_the_loss_threshold_falls_and_at_what_cost():
         ({"module": "net"}, "module"),
         ({"module": nn.ReLU()}, "with parameters"),
         ({"module": nn.Linear(4, 2)}, "2 outputs"),
-        ({"y": np.linspace(0, 1, 20)}, "whole number"),
+        ({"y": np.linspace(0, 1, 20)}, "integer"),
         ({"X": np.full((20, 4), np.nan)}, "NaN"),
         ({"inference": lambda outputs, labels: labels}, "inference"),
     ],
@@ -253,29 +253,29 @@ def test_a_game_that_leaves_the_numbers_says_so():
 def test_an_inference_model_bears_a_certain_classifier():
     model = InferenceModel(3)
     outputs = torch.tensor([[1e6, 0.0, -1e6], [0.0, 0.0, 0.0]])
-    found = model(outputs, torch.tensor([2, 0]))
-    assert found.shape == (2,)
-    assert bool(torch.isfinite(found).all())
+    answers = model(outputs, torch.tensor([2, 0]))
+    assert answers.shape == (2,)
+    assert bool(torch.isfinite(answers).all())
 
 
 # -- DP-SGD ----------------------------------------------------------------------------------------
 
 
-def test_dpsgd_keeps_its_promise_and_warns_of_nothing():
+def test_dpsgd_keeps_its_guarantee_and_warns_of_nothing():
     X, y = problem(60, classes=2, features=3)
     defence = DPSGDDefence(epsilon=2.0, delta=1e-3, steps=10)
-    promise = expost.risk.DPSGD(noise_multiplier=defence.noise_multiplier, steps=10)
-    assert promise.epsilon(1e-3) == pytest.approx(2.0, rel=1e-3)
-    assert promise.epsilon(1e-3) <= 2.0
+    guarantee = expost.risk.DPSGD(noise_multiplier=defence.noise_multiplier, steps=10)
+    assert guarantee.epsilon(1e-3) == pytest.approx(2.0, rel=1e-3)
+    assert guarantee.epsilon(1e-3) <= 2.0
     # One row exchanged: μ = 2√T/σ, and the best attack is right with Φ(μ/2).
     expected = ndtr(math.sqrt(10) / defence.noise_multiplier)
     assert defence.attack_limit(X, y) == pytest.approx(expected, rel=1e-6)
-    one, two, other = (defence.trained(X, y, seed)(X) for seed in (1, 1, 2))
-    assert np.array_equal(one, two)
-    assert not np.array_equal(one, other)
+    first, two, other = (defence.trained(X, y, seed)(X) for seed in (1, 1, 2))
+    assert np.array_equal(first, two)
+    assert not np.array_equal(first, other)
     assert isinstance(defence, Defence)
-    found = compare_defences(X, y, defences=[defence], references=2)
-    assert found.rows[0].attack.over_rows.low < found.rows[0].limit
+    comparison = compare_defences(X, y, defences=[defence], references=2)
+    assert comparison.rows[0].attack.over_rows.low < comparison.rows[0].limit
 
 
 def test_defences_are_checked_when_they_are_made():
@@ -294,8 +294,8 @@ def test_defences_are_checked_when_they_are_made():
 def test_the_default_table_has_networks_where_there_are_reference_rows():
     X, y = problem(40, classes=2, features=3)
     settings = {"references": 0, "epsilons": (1.0,), "regularizations": ()}
-    found = compare_defences(X, y, reference=problem(20, classes=2, features=3), **settings)
-    assert [row.name for row in found.rows][3:] == [
+    comparison = compare_defences(X, y, reference=problem(20, classes=2, features=3), **settings)
+    assert [row.name for row in comparison.rows][3:] == [
         "DP-SGD, ε = 1, δ = 1e-05, linear",
         "no defence, 64 units, 100 epochs",
         "adversarial, λ = 1, 64 units, 100 epochs",
@@ -312,12 +312,12 @@ def test_the_default_table_has_networks_where_there_are_reference_rows():
 @pytest.mark.long
 def test_the_table_of_the_page():
     figures = {}
-    for count, found in measure_defences(Effort()).items():
-        print(found, flush=True)
-        figures[f"{count} references"] = [row.to_json() for row in found.rows]
-        assert not limits_claim([found]).checks[0].value
+    for count, comparison in measure_defences(Effort()).items():
+        print(comparison, flush=True)
+        figures[f"{count} references"] = [row.to_json() for row in comparison.rows]
+        assert not limits_claim([comparison]).checks[0].value
         if not count:
-            free, held = found[PLAIN.name], found.rows[-1]
+            free, held = comparison[PLAIN.name], comparison.rows[-1]
             assert held.attack.over_rows.high < free.attack.over_rows.low
     record(
         "defences",

@@ -1,4 +1,4 @@
-"""The strong adversary: her beliefs the slow way, her advantage against what noise allows."""
+"""The strong adversary: beliefs by brute force, the advantage against what noise allows."""
 
 import math
 import re
@@ -61,7 +61,7 @@ def naive(seed, with_row, candidate, sensitivity, adam):
     module = network()
     worlds = {
         True: list(zip(X, y, strict=True)),
-        False: [pair for place, pair in enumerate(zip(X, y, strict=True)) if place != ROW],
+        False: [pair for index, pair in enumerate(zip(X, y, strict=True)) if index != ROW],
     }
     if candidate is not None:
         worlds[False].append(candidate)
@@ -97,22 +97,22 @@ def naive(seed, with_row, candidate, sensitivity, adam):
 @CASES
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_losses_are_those_of_brute_force(candidate, sensitivity, optimizer):
-    found = experiment(candidate=candidate, sensitivity=sensitivity, optimizer=optimizer)
-    assert found.truth.tolist() == [True, False, True, False]
-    for number, world in enumerate(found.truth):
+    played = experiment(candidate=candidate, sensitivity=sensitivity, optimizer=optimizer)
+    assert played.truth.tolist() == [True, False, True, False]
+    for number, world in enumerate(played.truth):
         seed = np.random.SeedSequence(1, spawn_key=(number,))
         expected = naive(seed, world, candidate, sensitivity, optimizer == "adam")
-        np.testing.assert_allclose(found.losses[number], expected, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(played.losses[number], expected, rtol=0, atol=1e-9)
     reach = 1 if candidate is None else 2
     if sensitivity == "global":
-        np.testing.assert_allclose(found.scales, SIGMA * CLIP * reach)
-        assert np.all(found.lengths <= CLIP * reach)
-        assert np.all(found.separations <= found.guarantee.mu * (1 + 1e-12))
+        np.testing.assert_allclose(played.scales, SIGMA * CLIP * reach)
+        assert np.all(played.lengths <= CLIP * reach)
+        assert np.all(played.separations <= played.guarantee.mu * (1 + 1e-12))
     else:
-        np.testing.assert_allclose(found.scales, SIGMA * found.lengths)
-        np.testing.assert_allclose(found.separations, found.guarantee.mu)
+        np.testing.assert_allclose(played.scales, SIGMA * played.lengths)
+        np.testing.assert_allclose(played.separations, played.guarantee.mu)
     expected = Neighbouring.REMOVE if candidate is None else Neighbouring.REPLACE
-    assert found.relation is expected
+    assert played.relation is expected
 
 
 def test_more_blocks_than_one_give_the_same(monkeypatch):
@@ -156,34 +156,36 @@ def line(**options):
     return strong_adversary(nn.Linear(2, 2).double(), X, y, **given | options)
 
 
-def check_against_bound(found):
+def check_against_bound(played):
     """Never above what noise allows; at local sensitivity the bound itself, and no other."""
-    bound = found.analytic_advantage
+    bound = played.analytic_advantage
     assert bound == pytest.approx(2 * norm.cdf(math.sqrt(2) / 2) - 1)
-    assert found.advantage.low <= bound
-    assert found.believed_advantage.low <= bound * 1.001
-    assert found.passed.low <= found.analytic_passed
-    assert found.attack().mu() <= found.guarantee.mu
+    assert played.advantage.low <= bound
+    assert played.believed_advantage.low <= bound * 1.001
+    assert played.passed.low <= played.analytic_passed
+    assert played.attack().mu() <= played.guarantee.mu
     for threshold in (0.0, None):
-        assert found.epsilon_lower_bound(1e-3, threshold=threshold) <= found.guarantee.epsilon(1e-3)
-    if not found.is_local:
+        assert played.epsilon_lower_bound(1e-3, threshold=threshold) <= played.guarantee.epsilon(
+            1e-3
+        )
+    if not played.is_local:
         return
-    assert found.advantage.low <= bound <= found.advantage.high
-    wide = found.believed_advantage.high - found.believed_advantage.low
-    assert abs(found.believed_advantage.value - bound) < wide
+    assert played.advantage.low <= bound <= played.advantage.high
+    wide = played.believed_advantage.high - played.believed_advantage.low
+    assert abs(played.believed_advantage.value - bound) < wide
     for counted, believed in ((0.4, 1 / 1.4), (2.0, 1.4)):
         wrong, other = (
-            2 * norm.cdf(factor * found.guarantee.mu / 2) - 1 for factor in (counted, believed)
+            2 * norm.cdf(factor * played.guarantee.mu / 2) - 1 for factor in (counted, believed)
         )
-        assert not found.advantage.low <= wrong <= found.advantage.high
-        assert not found.believed_advantage.low <= other <= found.believed_advantage.high
+        assert not played.advantage.low <= wrong <= played.advantage.high
+        assert not played.believed_advantage.low <= other <= played.believed_advantage.high
     # The loss in favour of the truth is N(μ²/2, μ²), which rejects μ × 1.2.
-    scores = np.where(found.truth, found.losses[:, -1], -found.losses[:, -1])
-    mu = found.guarantee.mu
+    scores = np.where(played.truth, played.losses[:, -1], -played.losses[:, -1])
+    mu = played.guarantee.mu
     assert kstest(scores, norm(mu**2 / 2, mu).cdf).pvalue > CHANCE
     wrong = 1.2 * mu
     assert kstest(scores, norm(wrong**2 / 2, wrong).cdf).pvalue < CHANCE * 100
-    assert found.epsilon_lower_bound(1e-3) > 0.5
+    assert played.epsilon_lower_bound(1e-3) > 0.5
 
 
 @pytest.mark.parametrize("candidate", [None, near()], ids=["remove", "replace"])
@@ -192,36 +194,36 @@ def test_at_local_sensitivity_the_bound_is_reached(candidate):
 
 
 def test_at_global_sensitivity_it_is_not_passed():
-    found = line(candidate=near(), trainings=200)
-    check_against_bound(found)
+    played = line(candidate=near(), trainings=200)
+    check_against_bound(played)
     # Here the gradients do not use what the noise is made for, and both ways of counting see it.
-    assert np.max(found.separations) < 0.8 * found.guarantee.mu
-    assert found.believed_advantage.high < found.analytic_advantage
-    typical = 2 * norm.cdf(np.mean(found.separations) / 2) - 1
-    assert found.believed_advantage.low <= typical <= found.believed_advantage.high
+    assert np.max(played.separations) < 0.8 * played.guarantee.mu
+    assert played.believed_advantage.high < played.analytic_advantage
+    typical = 2 * norm.cdf(np.mean(played.separations) / 2) - 1
+    assert played.believed_advantage.low <= typical <= played.believed_advantage.high
 
 
 def test_figures_follow_from_the_losses():
-    found = line(trainings=60, belief=0.6)
-    final = found.losses[:, -1]
-    belief = 1 / (1 + np.exp(-np.where(found.truth, final, -final)))
-    np.testing.assert_allclose(found.beliefs[:, -1], belief)
-    assert found.advantage.value == pytest.approx(2 * np.mean((final > 0) == found.truth) - 1)
-    assert found.believed_advantage.value == pytest.approx(np.mean(np.abs(2 * belief - 1)))
-    assert found.passed.hits == np.count_nonzero(belief > 0.6)
-    mu = found.guarantee.mu
-    assert found.analytic_passed == pytest.approx(norm.sf(math.log(0.6 / 0.4), mu**2 / 2, mu))
-    assert found.attack(1.0).true.hits == np.count_nonzero(final[found.truth] > 1.0)
-    text = str(found)
-    assert f"{math.ceil(1000 * found.analytic_advantage) / 1000:.3f}" in text
+    played = line(trainings=60, belief=0.6)
+    final = played.losses[:, -1]
+    belief = 1 / (1 + np.exp(-np.where(played.truth, final, -final)))
+    np.testing.assert_allclose(played.beliefs[:, -1], belief)
+    assert played.advantage.value == pytest.approx(2 * np.mean((final > 0) == played.truth) - 1)
+    assert played.believed_advantage.value == pytest.approx(np.mean(np.abs(2 * belief - 1)))
+    assert played.passed.hits == np.count_nonzero(belief > 0.6)
+    mu = played.guarantee.mu
+    assert played.analytic_passed == pytest.approx(norm.sf(math.log(0.6 / 0.4), mu**2 / 2, mu))
+    assert played.attack(1.0).true.hits == np.count_nonzero(final[played.truth] > 1.0)
+    text = str(played)
+    assert f"{math.ceil(1000 * played.analytic_advantage) / 1000:.3f}" in text
     assert "60 trainings of 2 steps" in text
-    assert repr(found).startswith("Experiment(60 trainings, remove, global")
+    assert repr(played).startswith("Experiment(60 trainings, remove, global")
 
 
 def test_noise_for_a_belief_lets_it_pass_as_often_as_was_allowed():
     sigma = math.sqrt(STEPS) / calibrate(GaussianNoise, posterior=0.9, delta=0.01).mu
-    found = experiment(noise_multiplier=sigma, trainings=2)
-    assert found.analytic_passed == pytest.approx(0.01, rel=1e-6)
+    played = experiment(noise_multiplier=sigma, trainings=2)
+    assert played.analytic_passed == pytest.approx(0.01, rel=1e-6)
     less = experiment(noise_multiplier=sigma / 1.1, trainings=2)
     assert less.analytic_passed > 0.015
 
@@ -329,23 +331,23 @@ def test_thousands_of_trainings():
         ("remove, global", {}),
         ("replace, global", {"candidate": near()}),
     ):
-        found = line(trainings=4000, random_state=11, workers=None, **options)
-        check_against_bound(found)
+        played = line(trainings=4000, random_state=11, workers=None, **options)
+        check_against_bound(played)
         figures[name] = {
-            "advantage": [found.advantage.low, found.advantage.value, found.advantage.high],
+            "advantage": [played.advantage.low, played.advantage.value, played.advantage.high],
             "believed": [
-                found.believed_advantage.low,
-                found.believed_advantage.value,
-                found.believed_advantage.high,
+                played.believed_advantage.low,
+                played.believed_advantage.value,
+                played.believed_advantage.high,
             ],
-            "analytic": found.analytic_advantage,
-            "median_mu": float(np.median(found.separations)),
-            "promised_mu": found.guarantee.mu,
-            "epsilon_shown_at_0.001": found.epsilon_lower_bound(1e-3),
-            "epsilon_shown_by_a_chosen_threshold": found.epsilon_lower_bound(1e-3, threshold=None),
-            "epsilon_promised_at_0.001": found.guarantee.epsilon(1e-3),
-            "passed": found.passed.value,
-            "passed_at_most": found.analytic_passed,
+            "analytic": played.analytic_advantage,
+            "median_mu": float(np.median(played.separations)),
+            "promised_mu": played.guarantee.mu,
+            "epsilon_shown_at_0.001": played.epsilon_lower_bound(1e-3),
+            "epsilon_shown_by_a_chosen_threshold": played.epsilon_lower_bound(1e-3, threshold=None),
+            "epsilon_promised_at_0.001": played.guarantee.epsilon(1e-3),
+            "passed": played.passed.value,
+            "passed_at_most": played.analytic_passed,
         }
     evidence.record(
         "strong-adversary",

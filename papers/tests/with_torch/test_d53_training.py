@@ -37,7 +37,7 @@ FIGURES = {"table5.1", "fig5.1", "fig5.2", "fig5.3"}
 
 
 def strokes(count=220, seed=0):
-    """Bars whose place is their digit: something to learn, and nobody's handwriting."""
+    """Bars whose place is their digit: something to learn, and no person's handwriting."""
     rng = np.random.default_rng(seed)
     digits = rng.integers(10, size=count).astype(np.uint8)
     images = rng.integers(0, 40, size=(count, 28, 28)).astype(np.uint8)
@@ -63,41 +63,41 @@ def made(mnist, tmp_path_factory):
     patch.setattr("papers.d53.training_figures.STEPS", 1)
     out, phases = tmp_path_factory.mktemp("out"), []
     request = d53.Request(data=mnist, effort=SMALL, workers=1)
-    found = d53.reproduce(out, parts=["training"], request=request, phase=phases.append)
+    reproduction = d53.reproduce(out, parts=["training"], request=request, phase=phases.append)
     # Again, from what was kept: the same, and no training is made.
     patch.setattr("papers.d53.pair.PairTraining.run", None)
     patch.setattr("papers.common.reproduction.png", lambda figure: b"picture")
     again = d53.reproduce(out, parts=["training"], request=request, force=True)
     patch.undo()
-    return found, again, out, phases
+    return reproduction, again, out, phases
 
 
 def test_every_file_is_there_and_nothing_is_trained_twice(made):
-    found, again, out, phases = made
+    reproduction, again, out, phases = made
     assert len(phases) == d53.phases(["training"])
     names = names_of(out)
-    assert names == {path.name for path in found.files} | {"trainings"}
+    assert names == {path.name for path in reproduction.files} | {"trainings"}
     assert {f"{stem}.png" for stem in FIGURES} == {name for name in names if name.endswith(".png")}
     kept = [path.name for path in (out / "trainings").iterdir()]
     assert len(kept) == 2 * len(CASES) + 7
     # More rows are other trainings: both can be kept side by side.
     assert sum("-110-" in name for name in kept) == len(CASES)
     assert sum("-100-" in name for name in kept) == len(CASES) + 7
-    assert again.to_json() == found.to_json()
+    assert again.to_json() == reproduction.to_json()
     saved = json.loads((out / "claims.json").read_text("utf-8"))
-    assert [one["key"] for one in saved["claims"]] == list("opqrstuvw")
+    assert [record["key"] for record in saved["claims"]] == list("opqrstuvw")
     text = (out / "index.html").read_text("utf-8")
     assert "group norm" in text
     assert "Adam" in text
     assert text.count("<img ") == len(FIGURES)
     assert not re.search(r"\b(nan|inf)\b", re.sub(r"base64,[^\"]+", "", text))
-    for claim in found.claims:
+    for claim in reproduction.claims:
         assert set(claim.figures) <= FIGURES
 
 
 def test_the_table_sets_the_printed_numbers_beside_what_came_out(made):
-    found = made[0]
-    table = found.exhibits[0].tables["table5.1"].csv().decode().splitlines()
+    reproduction = made[0]
+    table = reproduction.exhibits[0].tables["table5.1"].csv().decode().splitlines()
     header, *lines = (line.split(",") for line in (row.replace(", ", " ") for row in table))
     columns = dict(
         zip(
@@ -145,8 +145,8 @@ def test_rows_pool_and_test_do_not_overlap():
     for data in (digits(200, 30), digits(200)):
         setting = Setting.of(data, seed, replace(SMALL, pool=None))
         parts = [setting.rows[0], setting.pool[0], setting.test[0]]
-        seen = [image.tobytes() for part in parts for image in part]
-        assert len(set(seen)) == len(seen)
+        images = [image.tobytes() for part in parts for image in part]
+        assert len(set(images)) == len(images)
         assert len(setting.rows[0]) == 100
         assert len(setting.more) == 10
     with pytest.raises(InvalidInput, match="must have at least"):
@@ -164,8 +164,8 @@ def test_the_digits_of_the_carrier_serve():
 
 def experiment(mu=None, length=3.0, first=None, accuracy=0.5, passed=0.001, k=400, local=False):
     """Losses at the quantiles of their law, so that every figure is what it should be."""
-    promised = math.sqrt(30) / sigma()
-    mu = promised if mu is None else mu
+    most = math.sqrt(30) / sigma()
+    mu = most if mu is None else mu
     from scipy.stats import norm
 
     quantiles = (np.arange(k // 2) + 0.5) / (k // 2)
@@ -225,8 +225,8 @@ def measured(**changes):
 
 
 def with_case(key, made, kind="cases"):
-    found = measured()
-    return replace(found, **{kind: getattr(found, kind) | {key: made}})
+    results = measured()
+    return replace(results, **{kind: getattr(results, kind) | {key: made}})
 
 
 def test_claims_hold_where_the_paper_is_right():
@@ -250,7 +250,7 @@ def test_verdicts_follow_their_numbers():
         )
     }
     choices = measured().choices
-    for name, found, expected in (
+    for name, results, expected in (
         ("matched_claim", with_case("bounded-local", experiment(mu=1.3)), PARTLY),
         ("matched_claim", with_case("unbounded-global", experiment(mu=0.2)), PARTLY),
         ("below_claim", with_case("bounded-global", experiment()), FAILS),
@@ -275,7 +275,7 @@ def test_verdicts_follow_their_numbers():
             FAILS,
         ),
     ):
-        assert verdict[name](found).verdict is expected, name
+        assert verdict[name](results).verdict is expected, name
 
 
 def test_another_file_is_refused_and_nothing_is_written(tmp_path):

@@ -1,4 +1,4 @@
-"""Federated rounds: against a plain loop; and that she who meddles sees more than she who looks."""
+"""Federated rounds: against a plain loop; and an active observer sees more."""
 
 import doctest
 from pathlib import Path
@@ -80,7 +80,7 @@ def naive(ascent=None, rounds=3, local_epochs=2, batch_size=3):
         sent.load_state_dict(merged.state_dict())
         if attacks and ascent.by == "server":
             step(sent, *POOL, -ascent.rate)
-        found = []
+        modules = []
         for k, (X, y) in enumerate(PARTIES):
             mine = fresh_copy(sent, np.random.default_rng(0))
             mine.load_state_dict(sent.state_dict())
@@ -91,8 +91,8 @@ def naive(ascent=None, rounds=3, local_epochs=2, batch_size=3):
                 for start in range(0, len(X), size):
                     rows = order[start : start + size]
                     step(mine, X[rows], y[rows], 0.3)
-            found.append(mine)
-        uploads.append([confidence(mine, *POOL) for mine in found])
+            modules.append(mine)
+        uploads.append([confidence(mine, *POOL) for mine in modules])
         raised = None
         if attacks and ascent.by == "participant":
             raised = fresh_copy(sent, np.random.default_rng(0))
@@ -100,7 +100,9 @@ def naive(ascent=None, rounds=3, local_epochs=2, batch_size=3):
             step(raised, *POOL, -ascent.rate)
         with torch.no_grad():
             for name, p in merged.named_parameters():
-                p.copy_((8 * found[0].get_parameter(name) + 4 * found[1].get_parameter(name)) / 12)
+                p.copy_(
+                    (8 * modules[0].get_parameter(name) + 4 * modules[1].get_parameter(name)) / 12
+                )
                 if raised is not None:
                     p += raised.get_parameter(name) - sent.get_parameter(name)
         history.append(confidence(merged, *POOL))
@@ -127,7 +129,7 @@ def test_rounds_are_those_of_a_plain_loop(ascent, steps):
         confidence(run.module, *OUTSIDE), run.population[-1], rtol=1e-5, atol=1e-5
     )
     if ascent is not None:
-        # Until she begins nothing differs.
+        # Until it begins nothing differs.
         quiet = training(**steps)
         before = ascent.first_round
         np.testing.assert_array_equal(run.merged[:before], quiet.merged[:before])
@@ -137,7 +139,7 @@ def test_rounds_are_those_of_a_plain_loop(ascent, steps):
 def test_what_can_be_read_off_a_run():
     run = training(ascent=Ascent(rate=0.5, first_round=1, by="participant"), rounds=5)
     assert run.rounds == 5
-    # She raises the loss in rounds 1, 3 and 5, and watches in 2 and 4.
+    # It raises the loss in rounds 1, 3 and 5, and watches in 2 and 4.
     expected = (run.merged[2].astype(float) + run.merged[4]) / 2 - run.merged[0]
     np.testing.assert_allclose(run.rise(1), expected, atol=1e-6)
     with pytest.raises(InvalidInput, match="no round is left to watch"):
@@ -149,10 +151,10 @@ def test_what_can_be_read_off_a_run():
     np.testing.assert_allclose(
         quiet.rise(2), quiet.merged[2:].mean(axis=0) - quiet.merged[1], atol=1e-6
     )
-    seen = quiet.snapshots()
-    assert seen.epochs.tolist() == [1, 2, 3]
-    np.testing.assert_array_equal(seen.confidence, quiet.merged[1:])
-    np.testing.assert_array_equal(seen.population, quiet.population[1:])
+    snapshots = quiet.snapshots()
+    assert snapshots.epochs.tolist() == [1, 2, 3]
+    np.testing.assert_array_equal(snapshots.confidence, quiet.merged[1:])
+    np.testing.assert_array_equal(snapshots.population, quiet.population[1:])
     theirs = quiet.snapshots(1)
     np.testing.assert_array_equal(theirs.confidence, quiet.uploads[1])
     assert theirs.population.shape == (3, 20)
@@ -165,16 +167,14 @@ def test_an_upload_of_one_step_gives_its_gradients_away():
     module = fresh_copy(network(), np.random.default_rng(np.random.SeedSequence(SEED)))
 
     def gradients(X, y):
-        found = []
+        rows = []
         for x, label in zip(X, y, strict=True):
             module.zero_grad()
             nn.functional.cross_entropy(
                 module(torch.tensor(x)[None]), torch.tensor([label])
             ).backward()
-            found.append(
-                torch.cat([p.grad.reshape(-1) for p in module.parameters()]).numpy().copy()
-            )
-        return np.array(found)
+            rows.append(torch.cat([p.grad.reshape(-1) for p in module.parameters()]).numpy().copy())
+        return np.array(rows)
 
     g, p, theirs = gradients(*POOL), gradients(*OUTSIDE), gradients(*PARTIES[1])
     covariance, _ = ledoit_wolf(p - p.mean(axis=0), assume_centered=True)
@@ -220,8 +220,8 @@ def test_other_refusals():
         federated_rounds("network", PARTIES, POOL, rounds=1, learning_rate=0.1)
     with pytest.raises(ConvergenceError, match="lower"):
         training(learning_rate=1e308)
-    with pytest.raises(InvalidInput, match="by='nobody'"):
-        Ascent(rate=1.0, by="nobody")
+    with pytest.raises(InvalidInput, match="by='outsider'"):
+        Ascent(rate=1.0, by="outsider")
     with pytest.raises(InvalidInput, match="rate=0"):
         Ascent(rate=0.0)
     run = training(rounds=1)
@@ -238,7 +238,7 @@ def test_other_refusals():
 
 
 def test_a_game_deals_half_of_the_rows_and_each_to_half_of_the_references():
-    told = []
+    progress = []
     game = federated_game(
         network(),
         *POOL,
@@ -247,9 +247,9 @@ def test_a_game_deals_half_of_the_rows_and_each_to_half_of_the_references():
         rounds=2,
         learning_rate=0.2,
         random_state=1,
-        progress=lambda done, total: told.append((done, total)),
+        progress=lambda done, total: progress.append((done, total)),
     )
-    assert told == [(k, 5) for k in range(1, 6)]
+    assert progress == [(k, 5) for k in range(1, 6)]
     assert game.truth.sum() == 12
     np.testing.assert_array_equal(game.owner >= 0, game.truth)
     assert np.bincount(game.owner[game.truth]).tolist() == [4, 4, 4]
@@ -270,43 +270,49 @@ def test_a_game_deals_half_of_the_rows_and_each_to_half_of_the_references():
 # -- the experiment: digits, three participants of forty rows each -------------------------------
 
 
-def test_she_who_meddles_sees_more_than_she_who_looks():
+def test_an_active_observer_sees_more_than_a_passive_one():
     """Paired by seed: the same rows, first parameters and batches. The long test counts."""
-    found = {
-        name: [areas(seed, how, rounds=12) for seed in range(2)] for name, how in ATTACKERS.items()
+    areas_by_name = {
+        name: [areas(seed, ascent, rounds=12) for seed in range(2)]
+        for name, ascent in ATTACKERS.items()
     }
-    best = [max(one[name] for name in one if name != "rise in uploads") for one in found["passive"]]
+    best = [
+        max(area[name] for name in area if name != "rise in uploads")
+        for area in areas_by_name["passive"]
+    ]
     for name in ("active server", "active participant"):
-        gain = [active["rise"] - quiet for active, quiet in zip(found[name], best, strict=True)]
+        gain = [
+            active["rise"] - quiet for active, quiet in zip(areas_by_name[name], best, strict=True)
+        ]
         assert np.mean(gain) > 0.01, name
-    for quiet, active in zip(found["passive"], found["active server"], strict=True):
+    for quiet, active in zip(areas_by_name["passive"], areas_by_name["active server"], strict=True):
         assert active["rise in uploads"] > quiet["rise in uploads"]
 
 
 @pytest.mark.long
 def test_observers_over_many_seeds():
-    found = measure_observers(Effort())
-    for gain in found.gains.values():
+    observers = measure_observers(Effort())
+    for gain in observers.gains.values():
         assert gain["merged models"][0] > 0
-    assert found.gains["active server"]["uploads"][0] > 0
+    assert observers.gains["active server"]["uploads"][0] > 0
     evidence.record(
         "federated",
         command="pytest -m long papers/tests/with_torch/test_federated.py",
         seed=FIRST_SEED,
         figures={
-            "auc": found.auc,
-            "gain_over_passive": found.gains,
-            "best_passive_score": found.best,
-            "trainings": found.trainings,
-            "accuracy_by_observed_rounds": found.accuracy,
+            "auc": observers.auc,
+            "gain_over_passive": observers.gains,
+            "best_passive_score": observers.best,
+            "trainings": observers.trainings,
+            "accuracy_by_observed_rounds": observers.accuracy,
         },
     )
 
 
 def test_the_table_of_observed_rounds():
-    found = epochs_table(0, references=2, rounds=25)
-    assert list(found["ratio"]) == ["1, 2, 3, 4, 5", "5, 10, 15, 20, 25"]
-    assert found["ratio"]["5, 10, 15, 20, 25"] > 0.5
+    accuracy = epochs_table(0, references=2, rounds=25)
+    assert list(accuracy["ratio"]) == ["1, 2, 3, 4, 5", "5, 10, 15, 20, 25"]
+    assert accuracy["ratio"]["5, 10, 15, 20, 25"] > 0.5
 
 
 def test_the_page_runs():

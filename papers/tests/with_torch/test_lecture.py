@@ -32,7 +32,7 @@ def made(tmp_path_factory):
 
 
 def test_every_file_is_there_and_every_phase_is_reported(made):
-    found, out, phases = made
+    reproduction, out, phases = made
     assert len(phases) == len(set(phases)) == PHASES
     stems = ("defences-loss", "defences", "observers", "epochs")
     figures = {f"{stem}.{kind}" for stem in stems for kind in ("png", "csv")}
@@ -40,7 +40,7 @@ def test_every_file_is_there_and_every_phase_is_reported(made):
     kept = json.loads((out / "claims.json").read_text("utf-8"))
     assert [claim["key"] for claim in kept["claims"]] == list("abcde")
     page = (out / "index.html").read_text("utf-8")
-    assert all(str(escape(claim.says)) in page for claim in found.claims)
+    assert all(str(escape(claim.says)) in page for claim in reproduction.claims)
 
 
 def test_tables_hold_the_figures(made):
@@ -79,7 +79,7 @@ def test_the_claim_about_adversarial_regularisation_follows_its_numbers():
 
 def test_the_claim_about_the_penalty_needs_both_attacks():
     def falls(by):
-        return table(*(row(str(one), attack=one) for one in (70, 65, 70 - by)))
+        return table(*(row(str(hits), attack=hits) for hits in (70, 65, 70 - by)))
 
     assert penalty_claim(falls(10), falls(10)).verdict is HOLDS
     assert penalty_claim(falls(10), falls(0)).verdict is PARTLY

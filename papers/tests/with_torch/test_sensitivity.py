@@ -48,16 +48,18 @@ def test_ssim_is_that_of_a_double_loop():
     mine, its = pictures(3), pictures(4, seed=1)
     # Whatever is alike: an image and itself, its negative, one that is all black.
     its = np.concatenate([its, mine[:1], 255 - mine[:1], np.zeros_like(mine[:1])])
-    found = ssim_distances(mine, its)
+    distances = ssim_distances(mine, its)
     for i, x in enumerate(mine.astype(float)):
         for j, y in enumerate(its.astype(float)):
-            assert found[i, j] == pytest.approx(1 - naive_ssim(x, y, 255.0), abs=1e-10)
-    assert found[0, 4] == pytest.approx(0, abs=1e-12)
-    assert found[0, 5] > 1
+            assert distances[i, j] == pytest.approx(1 - naive_ssim(x, y, 255.0), abs=1e-10)
+    assert distances[0, 4] == pytest.approx(0, abs=1e-12)
+    assert distances[0, 5] > 1
     # Real numbers have the range 1, and the same distances.
-    np.testing.assert_allclose(ssim_distances(mine / 255, its / 255), found, atol=1e-12)
-    np.testing.assert_allclose(ssim_distances(mine[:, None], its), found, atol=0)
-    assert not np.allclose(ssim_distances(mine / 255, its / 255, largest=255.0), found, atol=1e-3)
+    np.testing.assert_allclose(ssim_distances(mine / 255, its / 255), distances, atol=1e-12)
+    np.testing.assert_allclose(ssim_distances(mine[:, None], its), distances, atol=0)
+    assert not np.allclose(
+        ssim_distances(mine / 255, its / 255, largest=255.0), distances, atol=1e-3
+    )
 
 
 def test_blocks_change_nothing(monkeypatch):
@@ -70,38 +72,40 @@ def test_blocks_change_nothing(monkeypatch):
 def test_the_furthest_neighbours_are_found():
     mine, its = pictures(4), pictures(5, seed=1)
     its[3] = mine[2]
-    found = dataset_sensitivity(mine, its)
+    sensitivity = dataset_sensitivity(mine, its)
     all_pairs = {
         (i, j): 1 - naive_ssim(x.astype(float), y.astype(float), 255.0)
         for i, x in enumerate(mine)
         for j, y in enumerate(its)
     }
     ordered = sorted(all_pairs, key=all_pairs.get)
-    assert (found.row, found.candidate) == ordered[-1]
-    assert found.value == pytest.approx(all_pairs[ordered[-1]])
-    assert [tuple(pair) for pair in found.furthest(3)] == ordered[::-1][:3]
-    assert [tuple(pair) for pair in found.nearest(3)] == ordered[:3]
-    assert tuple(found.nearest(1)[0]) == (2, 3)
-    assert found.audience is Audience.CURATOR_ONLY
-    assert "20 neighbours" in repr(found)
+    assert (sensitivity.row, sensitivity.candidate) == ordered[-1]
+    assert sensitivity.value == pytest.approx(all_pairs[ordered[-1]])
+    assert [tuple(pair) for pair in sensitivity.furthest(3)] == ordered[::-1][:3]
+    assert [tuple(pair) for pair in sensitivity.nearest(3)] == ordered[:3]
+    assert tuple(sensitivity.nearest(1)[0]) == (2, 3)
+    assert sensitivity.audience is Audience.CURATOR_ONLY
+    assert "20 neighbours" in repr(sensitivity)
 
 
 def test_the_most_atypical_is_the_furthest_from_all_others():
     images = np.repeat(pictures(1), 5, axis=0)
     images[3] = 255 - images[3]
-    found = dataset_sensitivity(images, relation="remove")
-    assert (found.row, found.candidate) == (3, None)
-    assert found.relation is Neighbouring.REMOVE
-    one = 1 - naive_ssim(images[0].astype(float), images[3].astype(float), 255.0)
+    sensitivity = dataset_sensitivity(images, relation="remove")
+    assert (sensitivity.row, sensitivity.candidate) == (3, None)
+    assert sensitivity.relation is Neighbouring.REMOVE
+    distance = 1 - naive_ssim(images[0].astype(float), images[3].astype(float), 255.0)
     np.testing.assert_allclose(
-        found.distances, [one / 4, one / 4, one / 4, one, one / 4], atol=1e-12
+        sensitivity.distances,
+        [distance / 4, distance / 4, distance / 4, distance, distance / 4],
+        atol=1e-12,
     )
 
 
 def test_any_distance_serves():
     X, pool = np.array([[0.0], [3.0]]), np.array([[1.0], [-5.0], [3.5]])
-    found = dataset_sensitivity(X, pool, distance=lambda a, b: np.abs(a - b.T))
-    assert (found.row, found.candidate, found.value) == (1, 1, 8.0)
+    sensitivity = dataset_sensitivity(X, pool, distance=lambda a, b: np.abs(a - b.T))
+    assert (sensitivity.row, sensitivity.candidate, sensitivity.value) == (1, 1, 8.0)
     for distance in (lambda a, b: np.zeros((1, 1)), lambda a, b: np.full((2, 3), np.nan)):
         with pytest.raises(InvalidInput, match="finite matrix"):
             dataset_sensitivity(X, pool, distance=distance)
@@ -125,11 +129,13 @@ def test_gradients_are_compared_exactly():
     mine = [slow(x, t) for x, t in zip(X, y, strict=True)]
     its = [slow(x, t) for x, t in zip(*pool, strict=True)]
     expected = np.array([[np.linalg.norm(g - other) for other in its] for g in mine])
-    found = gradient_sensitivity(network(), X, y, pool, clip=clip)
-    np.testing.assert_allclose(found.distances, expected, atol=1e-12)
+    sensitivity = gradient_sensitivity(network(), X, y, pool, clip=clip)
+    np.testing.assert_allclose(sensitivity.distances, expected, atol=1e-12)
     # Differences are not taken of squares: what is the same is at distance 0.
-    assert found.distances[0, 0] == 0
-    assert (found.row, found.candidate) == np.unravel_index(expected.argmax(), expected.shape)
+    assert sensitivity.distances[0, 0] == 0
+    assert (sensitivity.row, sensitivity.candidate) == np.unravel_index(
+        expected.argmax(), expected.shape
+    )
     assert np.max(expected) <= 2 * clip
     lengths = gradient_sensitivity(network(), X, y, clip=clip, relation="remove")
     np.testing.assert_allclose(lengths.distances, [np.linalg.norm(g) for g in mine], atol=1e-12)

@@ -184,7 +184,7 @@ class _Work(TableWork):
             assert choice.parts is not None
             self.run.check_rows(choice.parts, self.table.rows)
             store.finish(choice.parts, {"model": choice.description, "unit": "row"})
-            files["table"] = self.run.workspace.place(store, PARTS_TABLE).folder
+            files["table"] = self.run.workspace.deliver(store, PARTS_TABLE).folder
         return files
 
 

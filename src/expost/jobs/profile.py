@@ -338,7 +338,7 @@ class _Work(TableWork):
             description=description,
             rows=self.table.rows,
             parts=RowParts(
-                store=self.run.workspace.place(store, _TABLE),
+                store=self.run.workspace.deliver(store, _TABLE),
                 terms=terms,
                 maxima=maxima,
                 digest=digest,

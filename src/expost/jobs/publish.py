@@ -338,7 +338,7 @@ class _Work(TableWork):
                 parts = compare_parts(report, self.released, store)
                 self.run.check_rows(parts, self.table.rows)
                 store.finish(parts, {"model": description})
-                store = self.run.workspace.place(store, TABLE)
+                store = self.run.workspace.deliver(store, TABLE)
             comparison = read_comparison(report, description, store, self.engine)
         else:
             comparison = compare(report, self.released)

@@ -147,7 +147,7 @@ class Workspace:
             self.remove([*self.written])
             raise
 
-    def place(self, store: PartStore, name: str) -> PartStore:
+    def deliver(self, store: PartStore, name: str) -> PartStore:
         """Move a finished store to the folder, atomically."""
         with self._run.folder(store.folder.name) as parts:
             checksum = _checksum(parts, PARTS)
