@@ -61,6 +61,7 @@ Array: TypeAlias = NDArray[Any]
 
 # Roundings of one evaluation of f, f′ or f″ (a few operations and one exponential).
 _EVALUATION = 16
+_CHUNK_ROWS = 2**10
 # Roundings of p relative to itself: of exp(t) with t down to −745, of the sum and the quotient.
 _EXPONENTIAL = 1600
 # The largest margin a: e^a times the least number of float64 is still negligible.
@@ -135,8 +136,12 @@ class ScalarDerivatives:
 
     def curvature_sum(self, X: FloatArray) -> FloatArray:
         """Return Σ f″x xᵀ, as RᵀR of R = √f″·X: of such a product BLAS computes one half."""
-        scaled = X * np.sqrt(self.curvature)[:, None]
-        total: FloatArray = scaled.T @ scaled
+        root = np.sqrt(self.curvature)[:, None]
+        total = np.zeros((X.shape[1], X.shape[1]))
+        # Some rows at a time, which stay in the cache.
+        for start in range(0, len(X), _CHUNK_ROWS):
+            scaled = X[start : start + _CHUNK_ROWS] * root[start : start + _CHUNK_ROWS]
+            total += scaled.T @ scaled
         return total
 
     def roots(self) -> FloatArray:

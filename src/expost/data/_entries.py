@@ -89,8 +89,8 @@ class NumericEntry:
             (f"the median of {self.name!r}", self.fill_mark),
         )
 
-    def encode(self, cells: Any, first_row: int) -> tuple[FloatArray, int]:
-        """Return the features (m, width) of the cells, and 0 unknown cells."""
+    def encode(self, cells: Any, first_row: int, features: FloatArray) -> int:
+        """Write the features (width, m) of the cells; return the number of unknown ones: 0."""
         if self.fill is None and cells.null_count:
             absent = np.asarray(cells.is_null())
             raise InvalidInput(
@@ -99,18 +99,19 @@ class NumericEntry:
             )
         values = np.asarray(cells if self.fill is None else pc.fill_null(cells, self.fill))
         with np.errstate(over="ignore", invalid="ignore"):
-            standard = (values - self.mean) / self.scale
-        overflow = ~np.isfinite(standard)
-        if overflow.any():
+            standard = np.subtract(values, self.mean, out=features[0])
+            standard /= self.scale
+        finite = np.isfinite(standard)
+        if not finite.all():
             raise InvalidInput(
-                f"column {self.name!r}, row {first_row + int(overflow.argmax())}: overflows when"
+                f"column {self.name!r}, row {first_row + int(finite.argmin())}: overflows when"
                 " divided by the column's scale; give a larger scale."
             )
         if self.cut is not None:
-            standard = np.clip(standard, -self.cut, self.cut)
-        if not self.marks_missing:
-            return standard[:, None], 0
-        return np.column_stack([standard, np.asarray(cells.is_null(), dtype=np.float64)]), 0
+            np.clip(standard, -self.cut, self.cut, out=standard)
+        if self.marks_missing:
+            features[1] = np.asarray(cells.is_null())
+        return 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as JSON values."""
@@ -161,19 +162,19 @@ class LevelEntry:
             (f"that cells of {self.name!r} are missing", self.missing_mark),
         )
 
-    def encode(self, cells: Any, first_row: int) -> tuple[FloatArray, int]:
-        """Return the features (m, width) of the cells, and the number of cells of no level."""
+    def encode(self, cells: Any, first_row: int, features: FloatArray) -> int:
+        """Write the features (width, m) of the cells; return the number of cells of no level."""
         del first_row  # every cell has features
         index = _indices(cells, self.levels)
         absent = np.asarray(cells.is_null())
-        features = np.zeros((len(index), len(self.levels) + self.missing_level))
+        features[:] = 0.0
         known = np.flatnonzero((index >= 0) & ~absent)
-        features[known, index[known]] = 1.0
+        features[index[known], known] = 1.0
         unknown = len(index) - len(known)
         if self.missing_level:
-            features[absent, -1] = 1.0
+            features[-1, absent] = 1.0
             unknown -= int(np.count_nonzero(absent))
-        return features, unknown
+        return unknown
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as JSON values."""

@@ -323,13 +323,17 @@ class Encoding:
 
     def _features(self, block: Any, first_row: int) -> tuple[FloatArray, dict[str, int]]:
         """Return the features of a block, and by column the number of cells that are no level."""
-        parts, unknown = [], {}
+        # By columns, and transposed at once: a column of a matrix by rows is slow to write.
+        features, unknown = np.empty((len(self.feature_names), block.num_rows)), {}
+        column = 0
         for entry in self.entries:
-            features, count = entry.encode(self._cells(block, entry.name, entry.kind), first_row)
-            parts.append(features)
+            cells = self._cells(block, entry.name, entry.kind)
+            width = len(entry.features)
+            count = entry.encode(cells, first_row, features[column : column + width])
+            column += width
             if count:
                 unknown[entry.name] = count
-        return np.concatenate(parts, axis=1), unknown
+        return np.ascontiguousarray(features.T), unknown
 
     def blocks(self, table: Table, size: int | None = None) -> Iterator[Encoded]:
         """Yield the encoded rows of ``table`` in order, in blocks of ``size`` rows."""

@@ -9,9 +9,10 @@ s        ``intercept_scaling``: the constant feature that carries the intercept.
 
     row = κ · (√(1 − s²) · x/q,  s)        with an intercept;  κ · x/q without.
 
-Why κ. A row passes the clipping test when its *computed* length ∥x∥/q is at most 1. The row is
-divided by its largest entry (u), squared and summed (γ_d, halved by the root), rooted (u) and
-scaled (2u), so the true length is at most 1 + (d/2 + 4)u; the two roundings of each entry add 2u,
+Why κ. A row passes the clipping test when its *computed* length ∥x∥ is at most q. Where a square
+may over- or underflow the row is divided by its largest entry first (u) and scaled back (2u). It is
+squared and summed (γ_d, halved by the root) and rooted (u), so the true length is at most
+(1 + (d/2 + 4)u)q; the quotient by which a row is multiplied and the product add 2u to each entry,
 and √(1 − s²) and s at most 3u. With d/2 + 9 ≤ p + 12 the exact norm of the stored row is ≤ 1. (The
 usual 1 − (d + 4)u serves x/∥x∥ alone; a constant column and a clipping test cost more.)
 """
@@ -21,6 +22,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from expost import _checks
 from expost._numerics import ROUNDOFF, row_blocks
@@ -32,6 +34,10 @@ __all__ = ["UnitBall", "default_intercept", "default_norm"]
 # With a smaller bound a coefficient θ/q could overflow.
 _SMALLEST_NORM = 1e-150
 _SLACK = 12
+# Between these the square of a length has lost nothing by over- or underflow that counts.
+_SMALLEST_SQUARE, _LARGEST_SQUARE = 1e-250, 1e300
+# Rows that are mapped at a time: they stay in the cache.
+_CHUNK_ROWS = 2**10
 # The largest number of columns among which the constant feature counts as one more.
 _SHARED = 7
 
@@ -113,18 +119,30 @@ class UnitBall:
         factor, constant = self._factors(width)
         rows = np.empty((count, width + self.fit_intercept))
         clipped = 0
-        for block in row_blocks(count, width):
-            peak, direction, length = _polar(features[block])
-            with np.errstate(over="ignore", under="ignore"):
-                outside = (peak / self.data_norm) * length > 1
-                inside = features[block] / self.data_norm
-            rows[block, :width] = inside
-            rows[block, :width][outside] = direction[outside] / length[outside, None]
+        for start in range(0, count, _CHUNK_ROWS):
+            chunk = slice(start, start + _CHUNK_ROWS)
+            outside = self._into(rows[chunk, :width], features[chunk], factor)
             clipped += int(np.count_nonzero(outside))
-        rows[:, :width] *= factor
         if self.fit_intercept:
             rows[:, width] = constant
         return rows, clipped
+
+    def _into(self, rows: FloatArray, x: FloatArray, factor: float) -> NDArray[np.bool_]:
+        """Write factor·x/max(q, ∥x∥) of each row; return which rows are longer than q."""
+        with np.errstate(over="ignore", under="ignore"):
+            square = np.einsum("ij,ij->i", x, x)
+            length = np.sqrt(square)
+            outside = length > self.data_norm
+            np.multiply(x, (factor / np.maximum(length, self.data_norm))[:, None], out=rows)
+        extreme = np.flatnonzero(~((square >= _SMALLEST_SQUARE) & (square <= _LARGEST_SQUARE)))
+        if len(extreme):
+            peak, direction, length = _polar(x[extreme])
+            with np.errstate(over="ignore", under="ignore"):
+                beyond = (peak / self.data_norm) * length > 1
+                inside = x[extreme] / self.data_norm
+            inside[beyond] = direction[beyond] / length[beyond, None]
+            rows[extreme], outside[extreme] = inside * factor, beyond
+        return outside
 
     def coefficients(self, theta: FloatArray) -> tuple[FloatArray, float]:
         """Return (coef, intercept) with coef·x + intercept = θ·row for every x not clipped.
