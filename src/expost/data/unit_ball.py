@@ -132,7 +132,7 @@ class UnitBall:
         with np.errstate(over="ignore", under="ignore"):
             square = np.einsum("ij,ij->i", x, x)
             length = np.sqrt(square)
-            outside = length > self.data_norm
+            outside: NDArray[np.bool_] = length > self.data_norm
             np.multiply(x, (factor / np.maximum(length, self.data_norm))[:, None], out=rows)
         extreme = np.flatnonzero(~((square >= _SMALLEST_SQUARE) & (square <= _LARGEST_SQUARE)))
         if len(extreme):
