@@ -24,8 +24,10 @@ def test_limits_miss_no_more_often_than_they_may():
     # Summed over all counts, not sampled; a mixture of two rates spreads less than one rate.
     trials, rate, miss = 40, 0.3, 0.05
     lows = np.array([lower_limit(k, trials, miss) for k in range(trials + 1)])
-    one = [math.comb(trials, k) * rate**k * (1 - rate) ** (trials - k) for k in range(trials + 1)]
-    assert np.sum(np.array(one)[lows > rate]) <= miss
+    single = [
+        math.comb(trials, k) * rate**k * (1 - rate) ** (trials - k) for k in range(trials + 1)
+    ]
+    assert np.sum(np.array(single)[lows > rate]) <= miss
     mixed = np.convolve(
         [math.comb(20, k) * 0.1**k * 0.9 ** (20 - k) for k in range(21)],
         [math.comb(20, k) * 0.5**k * 0.5 ** (20 - k) for k in range(21)],
@@ -33,7 +35,7 @@ def test_limits_miss_no_more_often_than_they_may():
     assert np.sum(mixed[lows > rate]) <= miss
     # With three times the miss it would not hold.
     short = np.array([lower_limit(k, trials, 3 * miss) for k in range(trials + 1)])
-    assert np.sum(np.array(one)[short > rate]) > miss
+    assert np.sum(np.array(single)[short > rate]) > miss
 
 
 def test_wrong_counts_are_refused():

@@ -189,18 +189,18 @@ def test_links_of_the_repository_lead_to_pages_of_the_site(link, page, on_the_si
 
 def test_a_link_to_what_the_site_has_not_is_a_warning(caplog):
     assert site_link("../src/expost/cli.py", "audit.md", Site("audit.md")) == "../src/expost/cli.py"
-    assert "src/expost/cli.py, which is not on the site" in caplog.text
+    assert "src/expost/cli.py" in caplog.text
 
 
 def test_docstrings_become_markdown():
-    found = markdown(
+    result = markdown(
         "One line, see :class:`~expost.noise.Noise`.\n\n"
         "``a``      what it is,\n           and more.\n``b``, ``c``  others.\n``description`` long.\n\n"
         "Formal guarantees\n-----------------\nIt holds.\n\n"
         "epsilon : float, default=1.0\n    The budget.\n\n"
         "n, d      rows; coordinates\n\n    x = 1\n\n>>> 1 + 1\n2"
     )
-    assert found.split("\n\n") == [
+    assert result.split("\n\n") == [
         "One line, see `noise.Noise`.",
         "- ``a``: what it is, and more.\n- ``b``, ``c``: others.\n- ``description``: long.",
         "**Formal guarantees**",
