@@ -54,16 +54,6 @@ def test_it_is_the_fraction_of_a_loop():
     assert (coverage.samples, coverage.radius, coverage.confidence) == (3000, 1.0, 0.95)
 
 
-@pytest.mark.parametrize("samples", [1, 2, 17, 400])
-@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
-def test_the_interval_is_clopper_and_pearsons(samples, confidence):
-    for inside in {0, 1, samples // 3, samples - 1, samples}:
-        test = stats.binomtest(inside, samples)
-        expected = test.proportion_ci(confidence, method="exact")
-        result = clopper_pearson(inside, samples, confidence)
-        np.testing.assert_allclose(result, (expected.low, expected.high), rtol=1e-10)
-
-
 def _held(interval, samples, probability):
     """P(the interval holds the truth), summed over every outcome."""
     outcomes = np.arange(samples + 1)
