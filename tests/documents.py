@@ -4,7 +4,7 @@ A page's ```python and ```console blocks are run in order. What a ``console`` bl
 command is its output; a ```text block directly below a ```python block is what that prints. A line
 of "…" stands for lines left out. Words must be the same, and numbers alike: within one unit of the
 last digit shown or two per cent, or, below a comment ``<!-- varies -->`` (a release draws its noise
-anew), any; a table without left-out lines may then have another order.
+again), any; a table without left-out lines may then have another order.
 """
 
 import contextlib
@@ -84,8 +84,8 @@ def compare(shown: str, real: str, varies: bool, where: str) -> None:
         if expected == _LEFT_OUT:
             fixed = False
             continue
-        found = [at] if fixed else range(at, len(lines))
-        at = next((i for i in found if i < len(lines) and alike(expected, lines[i], varies)), -1)
+        starts = [at] if fixed else range(at, len(lines))
+        at = next((i for i in starts if i < len(lines) and alike(expected, lines[i], varies)), -1)
         assert at >= 0, f"{where}\nshown: {expected}\nreal:\n{real}"
         at, fixed = at + 1, True
     assert at == len(lines) or not fixed, f"{where}\nnot shown: {lines[at:]}"
@@ -106,11 +106,11 @@ def alike(shown: str, real: str, varies: bool) -> bool:
     if _shape(shown, varies) != _shape(real, varies):
         return False
     pairs = zip(_NUMBER.findall(shown), _NUMBER.findall(real), strict=True)
-    return varies or all(_close(one, other) for one, other in pairs)
+    return varies or all(_close(first, other) for first, other in pairs)
 
 
 def _close(shown: str, real: str) -> bool:
-    one, other = (float(number.replace(",", "")) for number in (shown, real))
+    first, other = (float(number.replace(",", "")) for number in (shown, real))
     digits = len(shown.partition("e")[0].partition(".")[2])
     unit = 10.0**-digits * (1 if "e" not in shown else 10.0 ** int(shown.partition("e")[2]))
-    return math.isclose(one, other, rel_tol=0.02, abs_tol=1.001 * unit if digits else 0.0)
+    return math.isclose(first, other, rel_tol=0.02, abs_tol=1.001 * unit if digits else 0.0)

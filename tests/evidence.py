@@ -35,7 +35,7 @@ def record(name: str, *, command: str, seed: int | None, figures: Any) -> Path:
 
 def revision() -> str:
     """The commit that the figures were made at."""
-    asked = ["git", "rev-parse", "--short", "HEAD"]
+    command = ["git", "rev-parse", "--short", "HEAD"]
     return subprocess.run(
-        asked, cwd=FOLDER, capture_output=True, text=True, check=True
+        command, cwd=FOLDER, capture_output=True, text=True, check=True
     ).stdout.strip()

@@ -41,18 +41,18 @@ def norm(vector):
     return mp.sqrt(mp.fdot(vector, vector))
 
 
-def usage(found, shifts):
+def usage(computed, shifts):
     """∥computed − true∥ over error_bound of each neighbour; the reference's own error is taken off.
 
     The error of the distance counts too: it is at most that of the shift, and must be seen to be.
     ``shifts``: every true shift, with a bound on its own error.
     """
-    shift, result = found.shift, []
+    shift, result = computed.shift, []
     assert len(shift) == len(shifts)
     for index, (wanted, error) in enumerate(shifts):
         gap = norm([mp.mpf(float(a)) - b for a, b in zip(shift[index], wanted, strict=True)])
-        gap = max(gap, abs(mp.mpf(float(found.distance[index])) - norm(wanted)))
-        bound = mp.mpf(float(found.error_bound[index]))
+        gap = max(gap, abs(mp.mpf(float(computed.distance[index])) - norm(wanted)))
+        bound = mp.mpf(float(computed.error_bound[index]))
         assert bound > 0
         result.append(float(max(gap - error, mp.mpf(0)) / bound))
     return result

@@ -68,7 +68,7 @@ def _as_server(*command: object) -> list[str]:
 def _binaries() -> Path | None:
     """The newest server that is here, installed if it can be."""
 
-    def found() -> Path | None:
+    def installed() -> Path | None:
         by_version = sorted(
             Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name)
         )
@@ -76,16 +76,16 @@ def _binaries() -> Path | None:
         other = shutil.which("initdb")
         return places[-1] if places else Path(other).parent if other else None
 
-    place = found()
-    if place is None and os.geteuid() == 0 and shutil.which("apt-get"):
+    folder = installed()
+    if folder is None and os.geteuid() == 0 and shutil.which("apt-get"):
         quiet = {"DEBIAN_FRONTEND": "noninteractive", **os.environ}
         command = ["apt-get", "install", "-y", "-q", "postgresql"]
         try:
             subprocess.run(command, env=quiet, capture_output=True, timeout=300, check=False)
         except subprocess.TimeoutExpired:
             return None
-        place = found()
-    return place
+        folder = installed()
+    return folder
 
 
 def _skip(what: str) -> None:

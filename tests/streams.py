@@ -73,11 +73,11 @@ class Killed(BaseException):
 class Disk:
     """Lets nothing reach the disk any more from the moment that a file appears, or would have.
 
-    ``place``  how the path ends, or what it holds;  ``after`` whether it still appears.
+    ``path_part``  how the path ends, or a part of it;  ``after`` whether it still appears.
     """
 
-    def __init__(self, monkeypatch, place, *, after):
-        self.place, self.after, self.dead = place, after, False
+    def __init__(self, monkeypatch, path_part, *, after):
+        self.path_part, self.after, self.dead = path_part, after, False
         replace = Directory.replace
         monkeypatch.setattr(
             Directory,
@@ -98,7 +98,7 @@ class Disk:
         def appear(*arguments):
             if self.dead:
                 raise Killed
-            if self.place in str(target_of(*arguments)):
+            if self.path_part in str(target_of(*arguments)):
                 if self.after:
                     real(*arguments)
                 self.dead = True

@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.spatial.distance import cdist
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 import evidence
-from expost.epsilon.black_box import BlackBox, _Balls, _Whitened
+from expost.epsilon.black_box import BlackBox
 from expost.epsilon.choose import choose_epsilon
-from expost.epsilon.row_figures import EstimatedLosses, row_figures
+from expost.epsilon.row_figures import row_figures
 from expost.epsilon.sampled import SampledMechanism, SampledSweep
 from expost.errors import InvalidInput
 from expost.noise import Gaussian, NormLaplace
@@ -28,29 +27,37 @@ def known(noise, separation, draws, rng, models=200, neighbours=None):
     shift = np.zeros(noise.dimension)
     shift[0] = separation
     theta = noise.sample(models, rng)
-    base, without = noise.sample(draws, rng), noise.sample(draws, rng) + shift
-    space = _Whitened.by(base)
-    found = _Balls.around(
-        *(cdist(space.of(theta), space.of(drawn)) for drawn in (base, without)),
-        neighbours or round(draws ** (2 / 3)),
-    )
-    loss, error, correction = (values[:, np.newaxis] for values in found.estimate)
-    estimate = EstimatedLosses(
-        loss=loss, noise=error, correction=correction, shared=np.array([found.shared])
+    estimate = estimated(
+        lambda whole, size, rng: noise.sample(size, rng) + (0 if whole else shift),
+        theta,
+        rng,
+        draws=draws,
+        neighbours=neighbours,
     )
     return estimate, noise.loss(theta, np.broadcast_to(shift, theta.shape))
 
 
+def estimated(trained, theta, rng, **options):
+    """The estimated losses of the first of two rows; ``trained`` knows whether both are there."""
+    box = BlackBox(
+        lambda rows, labels, epsilon, size, own: trained(len(rows) == 2, size, own),
+        rows=[0],
+        **options,
+    )
+    seed = np.random.SeedSequence(int(rng.integers(2**32)))
+    return box.on(np.zeros((2, 1)), None).losses(1.0, theta, seed)
+
+
 def around_output(noise, **options):
     """Output perturbation as a black box: it knows its rows by their first coordinate."""
-    how, neighbours = output(noise)
+    mechanism, neighbours = output(noise)
     X, _ = table()
 
     def sampler(rows, labels, epsilon, size, rng):
         assert len(rows) == len(labels)
         gone = ~np.isin(X[:, 0], rows[:, 0])
         centre = neighbours.base + neighbours.shift[gone].sum(axis=0)
-        return centre + replace(how, epsilon=epsilon).law.sample(size, rng)
+        return centre + replace(mechanism, epsilon=epsilon).law.sample(size, rng)
 
     return BlackBox(sampler, **options)
 
@@ -76,11 +83,19 @@ def naive_estimate(distances_home, distances_away, k):
 
 @pytest.mark.parametrize("away_scale", [1.0, 1.5, 50.0])
 def test_estimates_are_those_of_a_loop(away_scale):
-    rng = np.random.default_rng(0)
-    home, away = rng.gamma(2, size=(30, 100)), away_scale * rng.gamma(2, size=(30, 100))
-    found = np.stack(_Balls.around(home, away, 20).estimate, axis=1)
-    expected = [naive_estimate(*pair, 20) for pair in zip(home, away, strict=True)]
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    """With one coefficient, whose scale does not matter."""
+    rng, drawn = np.random.default_rng(0), []
+
+    def trained(whole, size, rng):
+        drawn.append((1 if whole else away_scale) * rng.gamma(2, size=size))
+        return drawn[-1][:, np.newaxis]
+
+    theta = rng.gamma(2, size=(30, 1))
+    estimate = estimated(trained, theta, rng, draws=100, neighbours=20)
+    result = np.hstack([estimate.loss, estimate.noise, estimate.correction])
+    distances = (np.abs(theta - references) for references in drawn)
+    expected = [naive_estimate(*pair, 20) for pair in zip(*distances, strict=True)]
+    np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -111,16 +126,21 @@ def test_what_models_share_is_the_stated_error_of_their_mean(dimension):
     theta, shift = noise.sample(200, rng), np.eye(dimension)[0]
     means, shared = [], []
     for _ in range(80):
-        base, without = noise.sample(400, rng), noise.sample(400, rng) + shift
-        balls = _Balls.around(cdist(theta, base), cdist(theta, without), 50)
-        means.append(np.mean(balls.estimate[0]))
-        shared.append(balls.shared)
+        estimate = estimated(
+            lambda whole, size, rng: noise.sample(size, rng) + (0 if whole else shift),
+            theta,
+            rng,
+            draws=400,
+            neighbours=50,
+        )
+        means.append(np.mean(estimate.loss))
+        shared.append(estimate.shared[0])
     # A spread of 80 is known to 8 %, and the largest of three variances is stated.
     spread = np.std(means, ddof=1)
     assert 0.75 < np.mean(shared) / spread < 1.7
     if dimension == 2:
         # Fresh references for each model would leave less.
-        assert spread > 1.5 * np.mean(balls.estimate[1]) / math.sqrt(200)
+        assert spread > 1.5 * np.mean(estimate.noise) / math.sqrt(200)
 
 
 def test_extrapolation_takes_the_blur_out():
@@ -148,37 +168,37 @@ def test_a_linear_map_of_the_models_changes_nothing():
     mapped = BlackBox(
         lambda *arguments: plain.sampler(*arguments) @ turn + 7.0, draws=200, rows=[0, 1]
     )
-    found = []
+    collected = []
     for box in (plain, mapped):
         on_rows = box.on(X, y)
         models = on_rows.sample(20.0, 40, np.random.default_rng(0))
-        found.append(on_rows.losses(20.0, models, np.random.SeedSequence(1)))
+        collected.append(on_rows.losses(20.0, models, np.random.SeedSequence(1)))
     # Rounding may move a reference over the edge of a ball.
-    assert np.mean(np.abs(found[0].loss - found[1].loss) < 1e-6) > 0.95
+    assert np.mean(np.abs(collected[0].loss - collected[1].loss) < 1e-6) > 0.95
 
 
 # Around output perturbation --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_the_losses_of_output_perturbation_are_found(noise):
-    how, neighbours = output(noise)
+def test_the_losses_of_output_perturbation_are_estimated(noise):
+    mechanism, neighbours = output(noise)
     epsilon = both(noise)[1].ceiling()
     on_rows = around_output(noise, draws=1000).on(*table())
     assert isinstance(on_rows, SampledMechanism)
     models = on_rows.sample(epsilon, 100, np.random.default_rng(5))
-    found = on_rows.losses(epsilon, models, np.random.SeedSequence(6))
+    losses = on_rows.losses(epsilon, models, np.random.SeedSequence(6))
     b = models - neighbours.base
-    law = replace(how, epsilon=epsilon).law
+    law = replace(mechanism, epsilon=epsilon).law
     truth = law.loss_from(
         np.linalg.norm(b, axis=1)[:, np.newaxis], b @ neighbours.shift.T, neighbours.distance
     )
-    scores = (found.loss - truth) / found.noise
+    scores = (losses.loss - truth) / losses.noise
     assert 0.8 < math.sqrt(np.mean(scores**2)) < 1.2
     # With power: losses of half or twice the size, or of the other sign, are none of these.
     exposed = np.argmax(neighbours.distance)
     for factor in (-1.0, 0.0, 2.0):
-        wrong = (found.loss - factor * truth)[:, exposed] / found.noise[:, exposed]
+        wrong = (losses.loss - factor * truth)[:, exposed] / losses.noise[:, exposed]
         assert math.sqrt(np.mean(wrong**2)) > 1.4
 
 
@@ -188,7 +208,7 @@ def test_the_ceiling_is_on_the_safe_side(noise):
     truth = both(noise)[1].ceiling()
     # The three most exposed rows decide.
     rows = np.argsort(output(noise)[1].distance)[-3:].tolist()
-    found = [
+    collected = [
         choose_epsilon(
             X,
             y,
@@ -198,8 +218,8 @@ def test_the_ceiling_is_on_the_safe_side(noise):
         ).ceiling
         for seed in range(5)
     ]
-    assert np.all(np.array(found) <= truth)
-    assert np.all(np.array(found) >= truth / 4)
+    assert np.all(np.array(collected) <= truth)
+    assert np.all(np.array(collected) >= truth / 4)
 
 
 def test_a_choice_for_a_black_box():
@@ -263,9 +283,9 @@ def test_a_coordinate_without_noise_proves_its_rows():
 
     on_rows = BlackBox(half, draws=200).on(np.array([[0.1], [0.2], [0.3]]), None)
     models = on_rows.sample(1.0, 30, np.random.default_rng(0))
-    found = on_rows.losses(1.0, models, np.random.SeedSequence(0))
-    assert np.all(found.noise == np.inf)
-    assert np.all(found.loss > 0)
+    losses = on_rows.losses(1.0, models, np.random.SeedSequence(0))
+    assert np.all(losses.noise == np.inf)
+    assert np.all(losses.loss > 0)
 
 
 def test_outputs_on_a_lattice_are_counted_whole():
@@ -278,11 +298,11 @@ def test_outputs_on_a_lattice_are_counted_whole():
     X = np.array([[1.0], [1.0]])
     on_rows = BlackBox(bit, draws=4000).on(X, None)
     models = on_rows.sample(1.0, 400, np.random.default_rng(1))
-    found = on_rows.losses(1.0, models, np.random.SeedSequence(2))
+    losses = on_rows.losses(1.0, models, np.random.SeedSequence(2))
     truth = np.where(models == 1, 1.0, -1.0)
-    assert np.all(np.abs(found.loss - truth) < 5 * found.noise)
-    assert np.all(found.noise < 0.06)
-    assert not np.any(found.correction)
+    assert np.all(np.abs(losses.loss - truth) < 5 * losses.noise)
+    assert np.all(losses.noise < 0.06)
+    assert not np.any(losses.correction)
 
 
 # Trainers of all kinds -------------------------------------------------------------------------
@@ -328,11 +348,11 @@ def test_foreign_trainers_work(trainer):
 def test_a_trainer_gets_its_own_rows_as_they_came():
     frame = pd.DataFrame({"colour": ["red", "blue", "red", "green"], "size": [1, 2, 3, 4]})
     labels = pd.Series([0, 1, 1, 0], index=[7, 8, 9, 10])
-    seen = []
+    received = []
 
     def trainer(X, y, epsilon, size, rng):
         assert list(X.columns) == ["colour", "size"]
-        seen.append((tuple(X["size"]), tuple(y)))
+        received.append((tuple(X["size"]), tuple(y)))
         # A rude one.
         X["size"] = 0
         y[:] = 5
@@ -342,17 +362,17 @@ def test_a_trainer_gets_its_own_rows_as_they_came():
     models = on_rows.sample(1.0, 20, np.random.default_rng(0))
     on_rows.losses(1.0, models, np.random.SeedSequence(0))
     everything = ((1, 2, 3, 4), (0, 1, 1, 0))
-    assert seen == [everything, everything, ((1, 2, 3), (0, 1, 1)), ((1, 3, 4), (0, 1, 0))]
+    assert received == [everything, everything, ((1, 2, 3), (0, 1, 1)), ((1, 3, 4), (0, 1, 0))]
 
 
-def test_the_rows_that_are_looked_at_change_nothing_of_the_others():
+def test_the_rows_that_are_followed_do_not_change_the_others():
     X, y = table()
-    found = []
+    collected = []
     for rows in (None, [7, 2]):
         on_rows = around_output("laplace", draws=100, rows=rows).on(X, y)
         models = on_rows.sample(5.0, 30, np.random.default_rng(0))
-        found.append(on_rows.losses(5.0, models, np.random.SeedSequence(1)).loss)
-    assert np.array_equal(found[0][:, [7, 2]], found[1])
+        collected.append(on_rows.losses(5.0, models, np.random.SeedSequence(1)).loss)
+    assert np.array_equal(collected[0][:, [7, 2]], collected[1])
 
 
 def returning(value):
@@ -386,7 +406,7 @@ def returning(value):
         (returning(lambda n, size, rng: [["a"] * 2] * size), "must be numeric"),
     ],
 )
-def test_a_sampler_that_misbehaves_is_told_in_a_sentence(sampler, message):
+def test_a_sampler_that_misbehaves_is_refused_in_a_sentence(sampler, message):
     X, y = table()
     with pytest.raises(InvalidInput, match=re.escape(message)) as caught:
         choose_epsilon(X, y, mechanism=BlackBox(sampler, draws=100))
@@ -436,7 +456,7 @@ def test_rows_are_checked(rows, X, y, message):
 
 
 @pytest.mark.long
-def test_limits_hold_as_often_as_they_say():
+def test_limits_hold_at_their_confidence():
     """Posteriors and one-sidedness of known laws: how often their limits are passed."""
     seed, repeats = 20261115, 200
     rng, figures = np.random.default_rng(seed), {}
@@ -457,10 +477,10 @@ def test_limits_hold_as_often_as_they_say():
         one_sided = float((law.expected_loss / law.expected_exposure)[0])
         passed, above, excess = 0, 0, []
         for _ in range(repeats):
-            found = row_figures(known(noise, separation, 1000, rng)[0], LIMIT)
-            passed += bool(found.posterior_high[0] < posterior)
-            above += bool(found.one_sidedness_high[0] < one_sided)
-            excess.append(found.posterior_high[0] - posterior)
+            result = row_figures(known(noise, separation, 1000, rng)[0], LIMIT)
+            passed += bool(result.posterior_high[0] < posterior)
+            above += bool(result.one_sidedness_high[0] < one_sided)
+            excess.append(result.posterior_high[0] - posterior)
         name = f"{kind.__name__}, d={dimension}, separation {separation:g}"
         figures[name] = {
             "posterior": posterior,

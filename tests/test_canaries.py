@@ -97,7 +97,7 @@ def digits(value, count):
 
 
 DIGITS = {
-    count: {found for value in PLANTED for found in digits(value, count)}
+    count: {result for value in PLANTED for result in digits(value, count)}
     for count in (RELEASED, SAID)
 }
 BYTES = {np.array(value, dtype=kind).tobytes() for value in PLANTED for kind in ("<f8", ">f8")}
@@ -159,15 +159,15 @@ def test_texts_of_a_fitted_model(name):
     assert not found_in_text(" ".join(texts))
 
 
-def walk(value, path="model", seen=None):
+def walk(value, path="model", visited=None):
     """Every leaf of the object graph: (path, value)."""
-    seen = set() if seen is None else seen
-    if id(value) in seen:
+    visited = set() if visited is None else visited
+    if id(value) in visited:
         return
     if isinstance(value, np.ndarray | str | bytes | int | float | type(None) | np.generic | type):
         yield path, value
         return
-    seen.add(id(value))
+    visited.add(id(value))
     if isinstance(value, dict):
         children = [(str(key), entry) for key, entry in value.items()]
     elif isinstance(value, list | tuple | set | frozenset):
@@ -176,7 +176,7 @@ def walk(value, path="model", seen=None):
         assert not isinstance(value, types.FunctionType | types.GeneratorType), path
         children = list(vars(value).items())
     for key, child in children:
-        yield from walk(child, f"{path}.{key}", seen)
+        yield from walk(child, f"{path}.{key}", visited)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -244,9 +244,9 @@ def test_minimise_is_not_left_on_the_estimator(monkeypatch):
     kept = []
 
     def spy(problem, **options):
-        found = minimise(problem, **options)
-        kept.extend([weakref.ref(found), weakref.ref(found.theta), weakref.ref(problem)])
-        return found
+        solution = minimise(problem, **options)
+        kept.extend([weakref.ref(solution), weakref.ref(solution.theta), weakref.ref(problem)])
+        return solution
 
     monkeypatch.setattr(expost.glm, "minimise", spy)
     model = fitted("logistic")
@@ -316,15 +316,20 @@ def bad_labels():
 
 def carried(error):
     """The texts of an error and of all that hang on it, displayed or not, as a logger finds them."""
-    texts, found, seen = [], [error], set()
-    while found:
-        one = found.pop()
-        if one is None or id(one) in seen:
+    texts, pending, observed = [], [error], set()
+    while pending:
+        current = pending.pop()
+        if current is None or id(current) in observed:
             continue
-        seen.add(id(one))
-        texts += [str(one), repr(one), str(one.args), str(getattr(one, "__notes__", ()))]
-        texts += [str(value) for value in vars(one).values()]
-        found += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
+        observed.add(id(current))
+        texts += [
+            str(current),
+            repr(current),
+            str(current.args),
+            str(getattr(current, "__notes__", ())),
+        ]
+        texts += [str(value) for value in vars(current).values()]
+        pending += [current.__cause__, current.__context__, *getattr(current, "exceptions", ())]
     return " ".join(texts)
 
 
@@ -335,24 +340,24 @@ def complaints(call):
         try:
             call()
         except Exception as error:  # noqa: BLE001 (what is said is examined, whatever it is)
-            said = "".join(traceback.format_exception(error)) + carried(error)
+            output = "".join(traceback.format_exception(error)) + carried(error)
         else:
-            said = ""
-    return said + " ".join(str(entry.message) for entry in caught)
+            output = ""
+    return output + " ".join(str(entry.message) for entry in caught)
 
 
-def test_a_leak_would_be_seen():
+def test_a_leak_would_be_detected():
     """Power: scikit-learn's own estimators quote cells of the data."""
     for features in (text_cell(X), X + 1j * X, X[:, 0]):
-        said = complaints(lambda rows=features: LogisticRegression().fit(rows, LABELS))
-        assert found_in_text(said, SAID)
+        output = complaints(lambda rows=features: LogisticRegression().fit(rows, LABELS))
+        assert found_in_text(output, SAID)
 
 
 def quiet(call):
     """Run it, and find no canary in what it says; returns what it says."""
-    said = complaints(call)
-    assert not found_in_text(said, SAID), said[-600:]
-    return said
+    output = complaints(call)
+    assert not found_in_text(output, SAID), output[-600:]
+    return output
 
 
 @pytest.mark.parametrize("name", ["logistic", "svc", "ridge"])
@@ -361,9 +366,9 @@ def quiet(call):
 )
 def test_errors_of_features(name, case, features):
     model, y = MODELS[name]
-    said = quiet(lambda: type(model)(**model.get_params()).fit(features, y))
+    output = quiet(lambda: type(model)(**model.get_params()).fit(features, y))
     # A narrow or a few-named table is a table like any other: only rows may be wrong with it.
-    assert said or case in ("narrow", "number names")
+    assert output or case in ("narrow", "number names")
     trained = fitted(name)
     quiet(lambda: trained.predict(features))
     quiet(lambda: expost.profile(trained, features, y))
@@ -376,8 +381,8 @@ def test_errors_of_features(name, case, features):
 @pytest.mark.parametrize(("case", "labels"), list(bad_labels()), ids=[c for c, _ in bad_labels()])
 def test_errors_of_labels(name, case, labels):
     model, _ = MODELS[name]
-    said = quiet(lambda: type(model)(**model.get_params()).fit(X, labels))
-    assert said or (name == "ridge" and case == "numbers")
+    output = quiet(lambda: type(model)(**model.get_params()).fit(X, labels))
+    assert output or (name == "ridge" and case == "numbers")
     quiet(lambda: type(model)(data_norm=NORM).fit(X, labels))
     trained = fitted(name)
     quiet(lambda: expost.profile(trained, X, labels))
@@ -389,10 +394,10 @@ def test_errors_of_labels(name, case, labels):
 
 
 def test_warnings_of_clipping_and_leaks():
-    said = quiet(lambda: PrivateRidge(huber_width=None).fit(X, TARGET))
-    assert "clipped" in said
-    assert "read from the data" in said
-    assert "not private" in said
+    output = quiet(lambda: PrivateRidge(huber_width=None).fit(X, TARGET))
+    assert "clipped" in output
+    assert "read from the data" in output
+    assert "not private" in output
 
 
 def test_a_refused_model_does_not_show_its_rows():
@@ -406,19 +411,19 @@ def test_a_refused_model_does_not_show_its_rows():
     )
     rows = X / NORM
     signs = np.where(rows[:, 0] > 0, 1.0, -1.0)
-    said = quiet(lambda: expost.profile(theta + 1.0, rows, signs, mechanism=mechanism))
-    assert "cannot have made" in said
+    output = quiet(lambda: expost.profile(theta + 1.0, rows, signs, mechanism=mechanism))
+    assert "cannot have made" in output
 
 
 def test_texts_of_a_profile_name_no_value():
     """A profile is for the curator; even so, what it prints holds no row's values."""
     model, y = fitted("logistic"), LABELS
-    found = expost.profile(model, X, y)
+    profile = expost.profile(model, X, y)
     near = expost.neighbours(X / NORM, y)
-    assert not found_in_text(str(found) + repr(found) + found._repr_html_())
-    assert not found_in_text(str(near) + repr(near) + repr(found.losses))
-    assert not found_in_text(near._repr_html_() + found.losses._repr_html_())
-    assert not found_in_text(found.identifiability()._repr_html_())
+    assert not found_in_text(str(profile) + repr(profile) + profile._repr_html_())
+    assert not found_in_text(str(near) + repr(near) + repr(profile.losses))
+    assert not found_in_text(near._repr_html_() + profile.losses._repr_html_())
+    assert not found_in_text(profile.identifiability()._repr_html_())
     problem = Objective.of(
         X=X / NORM,
         y=np.where(y == "yes", 1.0, -1.0),
@@ -441,8 +446,8 @@ def test_nothing_is_printed(capfd):
 def test_a_damaged_file_of_canaries_is_refused_quietly(tmp_path):
     path = tmp_path / "model.json"
     path.write_bytes(X.tobytes())
-    said = quiet(lambda: Release.load(path))
-    assert "InvalidInput" in said
+    output = quiet(lambda: Release.load(path))
+    assert "InvalidInput" in output
     buffer = io.BytesIO(pickle.dumps(X))
     path.write_bytes(buffer.getvalue())
     with pytest.raises(InvalidInput):
@@ -454,7 +459,7 @@ def test_a_damaged_file_of_canaries_is_refused_quietly(tmp_path):
 
 def damaged():
     """The columns of the canaries with one cell that is refused, by what is wrong with it."""
-    columns = {name: X[:, place].tolist() for place, name in enumerate("abcd")}
+    columns = {name: X[:, index].tolist() for index, name in enumerate("abcd")}
     columns |= {"who": list(NAMES), "outcome": LABELS.tolist()}
     yield "a name among numbers", {**columns, "b": [*columns["b"][:-1], NAMES[0]]}
     yield "a key twice", {**columns, "who": [*NAMES[:-1], NAMES[0]]}
@@ -513,9 +518,11 @@ def test_errors_of_tables(tmp_path, encoding, form, case, columns):
         table = open_table(source, id_column="who", **options, **more)
         encoding.encode_table(table.retyped(encoding.kinds))
 
-    said = quiet(read)
-    said += quiet(lambda: encoding.encode_table(encoding.open(source, id_column="who", **options)))
-    assert "InvalidInput" in said
+    output = quiet(read)
+    output += quiet(
+        lambda: encoding.encode_table(encoding.open(source, id_column="who", **options))
+    )
+    assert "InvalidInput" in output
     quiet(lambda: Encoding.read(open_table(source, **options), target="outcome"))
     model = PrivateLogisticRegression(data_norm=NORM, classes=["no", "yes"])
     if form in (as_pandas, as_polars):
@@ -533,11 +540,11 @@ def test_errors_of_scores_ids_groups_and_lookups():
         trained, y = fitted(name), MODELS[name][1]
         for _, labels in bad_labels():
             quiet(lambda trained=trained, labels=labels: trained.score(X, labels))
-        for keys in ([*NAMES[:-1], "\ud800"], [[one] for one in NAMES], NAMES[:-1], NAMES * 2):
+        for keys in ([*NAMES[:-1], "\ud800"], [[item] for item in NAMES], NAMES[:-1], NAMES * 2):
             quiet(lambda t=trained, y=y, keys=keys: expost.profile(t, X, y, ids=keys))
             quiet(lambda t=trained, y=y, keys=keys: expost.profile(t, X, y, persons=keys))
         report = expost.publish(trained)
-        own = {f"column {place}": 0 for place in range(COLUMNS)}
+        own = {f"column {index}": 0 for index in range(COLUMNS)}
         assert quiet(lambda r=report, own=own: r.lookup({**own, "column 1": NAMES[0]}, "no"))
         assert quiet(lambda r=report, own=own: r.lookup(own, NAMES[0]))
         assert quiet(lambda r=report: r.bound(X, NAMES))
@@ -549,13 +556,13 @@ def leaky(rows, labels, seed):
 
 def test_errors_of_trainings():
     """A user's training may quote what it likes: its words are not carried on."""
-    said = quiet(lambda: expost.audit(None, X, LABELS, train=leaky, references=2, workers=1))
-    assert "raised ValueError in test_canaries.py, line" in said
-    said = quiet(
+    output = quiet(lambda: expost.audit(None, X, LABELS, train=leaky, references=2, workers=1))
+    assert "ValueError in test_canaries.py" in output
+    output = quiet(
         lambda: expost.audit(LogisticRegression(), text_cell(X), LABELS, references=2, workers=1)
     )
     # At the fit or at an answer: coins decide where the row is.
-    assert re.search(r"\((its fit|it) raised ValueError in", said)
+    assert re.search(r"\((its fit|it) raised ValueError in", output)
 
 
 def test_an_error_keeps_none_that_it_was_raised_in():
@@ -571,7 +578,7 @@ def test_an_error_keeps_none_that_it_was_raised_in():
     assert caught.__suppress_context__
     assert NAMES[0] not in "".join(traceback.format_exception(caught))
     # What held it is gone, and not only hidden.
-    assert not any(isinstance(one, KeyError) for one in gc.get_referents(caught))
+    assert not any(isinstance(item, KeyError) for item in gc.get_referents(caught))
     caught.__context__ = KeyError(NAMES[0])
     assert caught.__context__ is None
     copied = pickle.loads(pickle.dumps(caught))
@@ -621,9 +628,9 @@ def run(monkeypatch, capfd):
         monkeypatch.setattr(sys, "argv", ["expost", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             main()
-        printed, said = capfd.readouterr()
-        assert (ended.value.code or 0) == code, said
-        assert not found_in_text(said, SAID), said
+        printed, output = capfd.readouterr()
+        assert (ended.value.code or 0) == code, output
+        assert not found_in_text(output, SAID), output
         return printed
 
     return call
@@ -653,18 +660,20 @@ def test_pages_for_everybody(tmp_path, run):
     """A published report with its page, and a public page of everything: no row is in them."""
     table, encoding = write_table(tmp_path / "t.csv"), write_encoding(tmp_path / "e.json")
     folders = {name: tmp_path / name for name in ("profile", "choice", "published", "risk")}
-    asked = (table, "--target", "outcome", "--id", "who")
+    arguments = (table, "--target", "outcome", "--id", "who")
     # What a curator calls a file, and where it lies, may tell of a person.
     model = tmp_path / f"of {NAMES[5]}" / f"{NAMES[6]}.json"
 
-    run("profile", *asked, "--encoding", encoding, "--epsilon", "2", "--out", folders["profile"])
     run(
-        "epsilon", *asked, "--encoding", encoding, "--folds", "0", "--epsilons", "1,2",
+        "profile", *arguments, "--encoding", encoding, "--epsilon", "2", "--out", folders["profile"]
+    )
+    run(
+        "epsilon", *arguments, "--encoding", encoding, "--folds", "0", "--epsilons", "1,2",
         "--out", folders["choice"],
     )  # fmt: skip
     model.parent.mkdir()
     model.write_bytes((folders["profile"] / "model.json").read_bytes())
-    run("publish", *asked, "--model", model, "--out", folders["published"])
+    run("publish", *arguments, "--model", model, "--out", folders["published"])
     run("risk", model, "--out", folders["risk"])
     # A person who asks may hold report.json under any name as well.
     hers = tmp_path / f"{NAMES[7]}.json"
@@ -695,12 +704,12 @@ def test_constants_read_from_the_data_are_for_a_review(tmp_path, run):
         lines[:] = [f"{town},{line}" for town, line in zip(towns, lines, strict=True)]
 
     table = write_table(tmp_path / "t.csv", damage=put_towns)
-    asked = (table, "--target", "outcome", "--id", "who")
+    arguments = (table, "--target", "outcome", "--id", "who")
     folders = {name: tmp_path / name for name in ("profile", "published", "blocks", "risk")}
 
-    run("profile", *asked, "--epsilon", "2", "--out", folders["profile"])
+    run("profile", *arguments, "--epsilon", "2", "--out", folders["profile"])
     model = folders["profile"] / "model.json"
-    published = ("publish", *asked, "--model", model, "--out")
+    published = ("publish", *arguments, "--model", model, "--out")
     printed = run(*published, folders["published"])
     printed += run(*published, folders["blocks"], "--engine", "local:2")
     assert "the levels of 'town'" in printed
@@ -766,7 +775,7 @@ def overflow(lines):
     [cut_a_line, add_a_cell, put_a_name, open_a_quote, change_a_label, lose_a_label, overflow],
     ids=lambda damage: damage.__name__,
 )
-def test_what_the_program_says_of_a_broken_table(tmp_path, run, damage):
+def test_the_program_shows_no_value_of_a_broken_table(tmp_path, run, damage):
     table = write_table(tmp_path / "t.csv", damage=damage)
     encoding = write_encoding(tmp_path / "e.json")
     out = tmp_path / "out"

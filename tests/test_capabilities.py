@@ -45,18 +45,18 @@ def class_tests(tree, classes=CLASSES | GUARANTEES):
             "isinstance",
             "issubclass",
         ):
-            asked = node.args[1]
+            tested = node.args[1]
         elif isinstance(node, ast.MatchClass):
-            asked = node.cls
+            tested = node.cls
         elif isinstance(node, ast.Compare) and any(
             isinstance(side, ast.Call) and getattr(side.func, "id", "") == "type"
             for side in (node.left, *node.comparators)
         ):
-            asked = ast.Tuple(elts=[node.left, *node.comparators])
+            tested = ast.Tuple(elts=[node.left, *node.comparators])
         else:
             continue
-        if classes & set(names_in(asked)):
-            yield node.lineno if hasattr(node, "lineno") else asked.lineno
+        if classes & set(names_in(tested)):
+            yield node.lineno if hasattr(node, "lineno") else tested.lineno
 
 
 def name_tests(tree):
@@ -78,7 +78,7 @@ def found_in(path):
     return [f"{where}:{line}" for line in sorted(lines)]
 
 
-def test_nobody_asks_for_a_class_or_a_name():
+def test_no_caller_tests_for_a_class_or_a_name():
     assert [line for path in sources() for line in found_in(path)] == []
 
 
@@ -96,7 +96,7 @@ def test_nobody_asks_for_a_class_or_a_name():
         "match how.noise:\n    case 'laplace':\n        pass",
     ],
 )
-def test_every_way_of_asking_is_seen(text):
+def test_every_kind_of_class_test_is_detected(text):
     tree = ast.parse(text)
     assert [*class_tests(tree), *name_tests(tree)]
 

@@ -147,12 +147,12 @@ def run(seeds, margin=0.0):
     used, kinds, refused = defaultdict(list), Counter(), 0
     for seed in seeds:
         case = make(seed, margin)
-        found = {}
+        collected = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrecisionWarning)
             for method in METHODS:
                 try:
-                    found[method] = expost.neighbours(
+                    collected[method] = expost.neighbours(
                         case.X,
                         case.y,
                         loss=case.loss,
@@ -163,14 +163,14 @@ def run(seeds, margin=0.0):
                     )
                 except ConvergenceError:
                     refused += 1
-        if not found:
+        if not collected:
             continue
-        first = next(iter(found.values()))
+        first = next(iter(collected.values()))
         centre, centre_error, shifts = references(case, first.base, len(first))
         gap = norm([mp.mpf(float(a)) - b for a, b in zip(first.base, centre, strict=True)])
         assert gap <= mp.mpf(float(first.base_error)) + centre_error, (seed, case.kind)
         kinds[case.kind] += 1
-        for method, result in found.items():
+        for method, result in collected.items():
             shares = usage(result, shifts)
             assert max(shares) <= 1, (seed, case.kind, case.loss, method, case.relation)
             used[f"{case.loss.name} {method}"].extend(shares)
@@ -242,7 +242,7 @@ def test_a_base_that_is_off_is_accounted_for(loss, relation):
             candidates=candidates,
         )
         for method in ("newton", "exact", "worst-case"):
-            found = neighbours_of(
+            neighbours = neighbours_of(
                 problem,
                 base,
                 Change.of(problem.held, expost.types.Neighbouring(relation), candidates),
@@ -250,10 +250,10 @@ def test_a_base_that_is_off_is_accounted_for(loss, relation):
                 warn=False,
             )
             _, _, shifts = references(case, theta, n)
-            shares = usage(found, shifts)
+            shares = usage(neighbours, shifts)
             assert max(shares) <= 1, (trial, method)
-            gap = norm([mp.mpf(float(a)) - b for a, b in zip(found.base, centre, strict=True)])
-            assert gap <= mp.mpf(float(found.base_error))
+            gap = norm([mp.mpf(float(a)) - b for a, b in zip(neighbours.base, centre, strict=True)])
+            assert gap <= mp.mpf(float(neighbours.base_error))
             largest = max(largest, *shares)
     assert largest > 1 / 50
 
@@ -268,15 +268,15 @@ def test_ridge_in_exact_fractions():
     fx, fy = [Fraction(float(v)) for v in x], [Fraction(float(v)) for v in y]
     xx, xy = sum(v * v for v in fx), sum(a * b for a, b in zip(fx, fy, strict=True))
     for regularization in (1e-3, 0.1, 123.456):
-        found = expost.neighbours(x[:, None], y, loss="squared", regularization=regularization)
-        penalty, shift = Fraction(regularization), found.shift[:, 0]
+        neighbours = expost.neighbours(x[:, None], y, loss="squared", regularization=regularization)
+        penalty, shift = Fraction(regularization), neighbours.shift[:, 0]
         base = xy / (xx + n * penalty)
         for i in range(0, n, 97):
             there = (xy - fx[i] * fy[i]) / (xx - fx[i] ** 2 + (n - 1) * penalty)
             error = abs(Fraction(float(shift[i])) - (there - base))
-            assert error <= Fraction(float(found.error_bound[i]))
+            assert error <= Fraction(float(neighbours.error_bound[i]))
         # Power: the bound is of the size of rounding, 1e-12 of the distance and less.
-        assert np.max(found.error_bound) < 1e-10 * np.median(found.distance)
+        assert np.max(neighbours.error_bound) < 1e-10 * np.median(neighbours.distance)
 
 
 def check(X, y, **options):
@@ -288,9 +288,9 @@ def check(X, y, **options):
     for method in METHODS:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrecisionWarning)
-            found = expost.neighbours(X, y, method=method, **options)
-        _, _, shifts = references(case, found.base, len(found))
-        shares = usage(found, shifts)
+            neighbours = expost.neighbours(X, y, method=method, **options)
+        _, _, shifts = references(case, neighbours.base, len(neighbours))
+        shares = usage(neighbours, shifts)
         assert max(shares) <= 1, method
         largest = max(largest, *shares)
     return largest
@@ -339,8 +339,8 @@ def test_a_base_on_the_wrong_side_of_a_knot():
     base = Minimiser(theta=theta, gradient_bound=float(abs(g[0])) * (1 + 1e-12), iterations=0)
     assert base.gradient_bound < 2e-13
     problem = Objective.of(X=X, y=y, loss=loss, penalty=np.array([penalty]))
-    found = neighbours_of(problem, base)
-    assert 5e-8 < abs(float(centre[0]) - theta[0]) <= found.base_error
+    neighbours = neighbours_of(problem, base)
+    assert 5e-8 < abs(float(centre[0]) - theta[0]) <= neighbours.base_error
 
 
 def exact_knots(loss, X, y, theta):
@@ -355,18 +355,20 @@ def exact_knots(loss, X, y, theta):
 def exact_remainder(loss, knots, length):
     """Σ∥x∥(∥x∥ρ − dist)₊/(2h)."""
     length = mp.mpf(float(length))
-    return mp.fsum(size * max(size * length - way, 0) for size, way in knots) / (2 * loss.width)
+    return mp.fsum(size * max(size * length - offset, 0) for size, offset in knots) / (
+        2 * loss.width
+    )
 
 
 def knots_by_blocks(kind, problem, theta):
     """What seven rows at a time hand over, merged."""
-    found = None
+    result = None
     for start in range(0, problem.count, 7):
         rows = problem.held.take(np.arange(start, min(start + 7, problem.count)))
         rows = EvaluatedRows.of(RowBlock.of(rows.X, rows.y), theta, problem.loss)
         part = kind.of(problem.constants, rows, theta)
-        found = part if found is None else found.merged(part)
-    return found.knots(problem.loss)
+        result = part if result is None else result.merged(part)
+    return result.knots(problem.loss)
 
 
 @pytest.mark.parametrize("width", [0.5, 1.0])
@@ -393,8 +395,8 @@ def test_what_the_knots_leave_is_never_too_little(width, kind):
     lengths = np.concatenate([10.0 ** rng.uniform(-14, 3, size=25), sorted_knots.reach[:9]])
     lengths, exact = lengths[np.isfinite(lengths)], exact_knots(loss, X, y, theta)
     for knots in (sorted_knots, bins):
-        found = knots.remainder(lengths)
-        for length, bound in zip(lengths, found, strict=True):
+        result = knots.remainder(lengths)
+        for length, bound in zip(lengths, result, strict=True):
             assert mp.mpf(float(bound)) >= exact_remainder(loss, exact, length)
             farther = exact_remainder(loss, exact, length * (1 + 2**-5))
             slack = 1e-11 * float(length * np.sum(problem.held.norms**2))

@@ -16,7 +16,6 @@ from expost.jobs import audit as audit_job
 from expost.jobs.audit_rows import named_estimator
 from expost.jobs.requests import AuditRequest
 from expost.report import parse_json
-from heard import Heard
 from program import (
     PROGRAM,
     Ran,
@@ -29,6 +28,7 @@ from program import (
     refused,
     text,
 )
+from recorded_progress import RecordedProgress
 
 RESULTS = {
     "audit.CURATOR-ONLY.json",
@@ -91,9 +91,9 @@ def labels() -> np.ndarray:
 
 def test_the_answer_is_that_of_python(people_csv, tmp_path):
     out = tmp_path / "new" / "audit"
-    asked = ["audit", str(people_csv), "--target", "income", "--id", "number", "--seed", "3"]
-    asked += ["--estimator", f"{TREE}:max_depth=5", "--references", "6", "--group", "city"]
-    done = finished([sys.executable, str(PROGRAM), *asked, "--out", str(out)])
+    command = ["audit", str(people_csv), "--target", "income", "--id", "number", "--seed", "3"]
+    command += ["--estimator", f"{TREE}:max_depth=5", "--references", "6", "--group", "city"]
+    done = finished([sys.executable, str(PROGRAM), *command, "--out", str(out)])
     assert (done.code, done.err) == (0, "")
     assert names(out) == RESULTS
     assert {mode(path) for path in out.iterdir()} == {0o600}
@@ -103,16 +103,16 @@ def test_the_answer_is_that_of_python(people_csv, tmp_path):
     cells = [line[2] for line in people()[1:]]
     groups = {"city": cells}
     audit = expost.audit(tree, X, labels(), references=6, groups=groups, random_state=3)
-    found = result_of(out)
-    assert found["rows"]["member"] == audit.truth.tolist()
+    answer = result_of(out)
+    assert answer["rows"]["member"] == audit.truth.tolist()
     for name, scores in audit.scores.items():
-        np.testing.assert_allclose(found["rows"][f"score_{name}"], scores, rtol=1e-5, err_msg=name)
-    for name, one in audit.figures.items():
-        assert found["attacks"][name]["auc"]["value"] == pytest.approx(one.auc.value)
-    assert [one["column"] for one in found["disparity"]] == ["class", "city"]
+        np.testing.assert_allclose(answer["rows"][f"score_{name}"], scores, rtol=1e-5, err_msg=name)
+    for name, figure in audit.figures.items():
+        assert answer["attacks"][name]["auc"]["value"] == pytest.approx(figure.auc.value)
+    assert [figure["column"] for figure in answer["disparity"]] == ["class", "city"]
     # Power: another seed is another game.
     other = expost.audit(tree, X, labels(), references=6, random_state=4)
-    assert other.truth.tolist() != found["rows"]["member"]
+    assert other.truth.tolist() != answer["rows"]["member"]
 
     # Every row's figure is keyed by its id, in the order of the file.
     table = pq.read_table(out / "audit.CURATOR-ONLY.parquet")
@@ -151,22 +151,22 @@ def test_the_answer_is_that_of_python(people_csv, tmp_path):
 def test_a_released_model_with_rows_it_was_not_trained_on(
     ask, program, people_csv, others_csv, tmp_path
 ):
-    asked = ("profile", people_csv, "--target", "income", "--id", "number", "--epsilon", "50")
-    assert program(*asked, "--out", tmp_path / "p").code == 0
+    command = ("profile", people_csv, "--target", "income", "--id", "number", "--epsilon", "50")
+    assert program(*command, "--out", tmp_path / "p").code == 0
     model = tmp_path / "p" / "model.json"
     before = model.read_bytes()
     done = ask("--id number --seed 2 --coins --model", model, "--holdout", others_csv, model=None)
     assert done.code == 0, done.err
     assert model.read_bytes() == before
     assert names(tmp_path / "o") == RESULTS | {"exposure.CURATOR-ONLY.png"}
-    found = result_of(tmp_path / "o")
-    assert found["rows"]["member"] == [True] * 60 + [False] * 60
-    assert found["rows"]["id"] == [line[0] for line in (*people()[1:], *others()[1:])]
+    answer = result_of(tmp_path / "o")
+    assert answer["rows"]["member"] == [True] * 60 + [False] * 60
+    assert answer["rows"]["id"] == [line[0] for line in (*people()[1:], *others()[1:])]
     profile = pq.read_table(tmp_path / "p" / "profile.CURATOR-ONLY.parquet")
-    np.testing.assert_allclose(found["rows"]["loss"][:60], profile["loss"].to_numpy(), rtol=1e-6)
-    assert found["rows"]["loss"][60:] == [None] * 60
-    assert "epsilon = 50" in found["guarantee"]
-    assert found["lower_bounds"]
+    np.testing.assert_allclose(answer["rows"]["loss"][:60], profile["loss"].to_numpy(), rtol=1e-6)
+    assert answer["rows"]["loss"][60:] == [None] * 60
+    assert "epsilon = 50" in answer["guarantee"]
+    assert answer["lower_bounds"]
     page = page_of(tmp_path / "o")
     assert "exposures" in page_in(tmp_path / "o").get("audit").figures
     assert "stated to be chosen by fair coins" in page
@@ -181,22 +181,22 @@ def test_a_released_model_with_rows_it_was_not_trained_on(
         coins=True,
         random_state=2,
     )
-    np.testing.assert_allclose(found["rows"]["loss"][:60], again.exposures.loss, rtol=1e-6)
+    np.testing.assert_allclose(answer["rows"]["loss"][:60], again.exposures.loss, rtol=1e-6)
     np.testing.assert_allclose(
-        found["rows"]["score_lira-online"], again.scores["lira-online"], rtol=1e-3
+        answer["rows"]["score_lira-online"], again.scores["lira-online"], rtol=1e-3
     )
 
 
 def test_an_estimator_with_a_holdout_is_trained_on_all_of_the_data(ask, others_csv, tmp_path):
     done = ask("--id number --seed 2 --group city --holdout", others_csv)
     assert done.code == 0, done.err
-    found = result_of(tmp_path / "o")
-    assert found["rows"]["member"] == [True] * 60 + [False] * 60
-    (_, city) = found["disparity"]
+    answer = result_of(tmp_path / "o")
+    assert answer["rows"]["member"] == [True] * 60 + [False] * 60
+    (_, city) = answer["disparity"]
     assert sum(group["members"] for group in city["groups"]) == 60
     assert sum(group["non_members"] for group in city["groups"]) == 60
     # An unpruned tree knows its own rows by heart.
-    assert found["attacks"]["loss"]["auc"]["value"] > 0.6
+    assert answer["attacks"]["loss"]["auc"]["value"] > 0.6
 
 
 def test_a_population_and_more_classes_than_two(program, tmp_path, others_csv):
@@ -214,11 +214,11 @@ def test_a_population_and_more_classes_than_two(program, tmp_path, others_csv):
         "--estimator", f"{TREE}:max_depth=4", "--references", "4", "--out", tmp_path / "o",
     )  # fmt: skip
     assert done.code == 0, done.err
-    found = result_of(tmp_path / "o")
-    assert "population" in found["attacks"]
-    assert {group["label"] for group in found["disparity"][0]["groups"]} == {"low", "high", name}
+    answer = result_of(tmp_path / "o")
+    assert "population" in answer["attacks"]
+    assert {group["label"] for group in answer["disparity"][0]["groups"]} == {"low", "high", name}
     # A column that is called class is not taken for the target.
-    assert [one["column"] for one in found["disparity"]] == ["class", name, "column class"]
+    assert [figure["column"] for figure in answer["disparity"]] == ["class", name, "column class"]
     page = page_of(tmp_path / "o")
     assert "<script" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
@@ -247,9 +247,9 @@ def test_answers_that_were_computed_elsewhere(program, tmp_path):
         *("audit", "rows", "figures", "summary", "report", "text", "roc")
     }
 
-    np.savez(tmp_path / "nobody.npz", losses=losses)
-    bad = program("audit", "--arrays", tmp_path / "nobody.npz", "--out", tmp_path / "p")
-    refused(bad, tmp_path / "p", "nobody.npz | does not state the members | 'member'")
+    np.savez(tmp_path / "unstated.npz", losses=losses)
+    bad = program("audit", "--arrays", tmp_path / "unstated.npz", "--out", tmp_path / "p")
+    refused(bad, tmp_path / "p", "unstated.npz | does not state the members | 'member'")
     both = ("audit", "data.csv", "--arrays", tmp_path / "losses.npz", "--out", tmp_path / "p")
     refused(program(*both), tmp_path / "p", "DATA | DATA cannot be combined with --arrays")
 
@@ -265,27 +265,27 @@ EVERY_OPTION = {
 
 
 def test_every_option_reaches_the_audit(ask, tmp_path, monkeypatch):
-    told = {}
+    received = {}
 
     def listening(*arguments, **options):
-        told.update(options)
+        received.update(options)
         return expost.audit(*arguments, **options)
 
     monkeypatch.setattr(audit_job, "audit", listening)
-    asked = " ".join(f"{option} {text}" for option, (_, text, _) in EVERY_OPTION.items())
-    done = ask(f"{asked} --id number")
+    command = " ".join(f"{option} {text}" for option, (_, text, _) in EVERY_OPTION.items())
+    done = ask(f"{command} --id number")
     assert done.code == 0, done.err
     for name, _, value in EVERY_OPTION.values():
-        assert told[name] == value, name
-    assert told["checkpoint"] == tmp_path / "o" / ".expost-run" / "references"
-    assert told["ids"] == [line[0] for line in people()[1:]]
+        assert received[name] == value, name
+    assert received["checkpoint"] == tmp_path / "o" / ".expost-run" / "references"
+    assert received["ids"] == [line[0] for line in people()[1:]]
     assert [*result_of(tmp_path / "o")["attacks"]] == ["lira-online"]
 
-    # A seed that nobody gave is drawn and told.
-    told.clear()
+    # A seed that was not given is drawn and reported.
+    received.clear()
     assert ask("--references 2", out="p").code == 0
-    assert f"{told['random_state']}, drawn" in page_of(tmp_path / "p")
-    assert (told["workers"], told["attacks"], told["ids"]) == (None, None, None)
+    assert f"{received['random_state']}, drawn" in page_of(tmp_path / "p")
+    assert (received["workers"], received["attacks"], received["ids"]) == (None, None, None)
 
 
 def test_no_cell_of_the_table_is_shown(program, tmp_path):
@@ -303,11 +303,11 @@ def test_no_cell_of_the_table_is_shown(program, tmp_path):
         "--estimator", f"{TREE}:max_depth=2", "--references", "3", "--out", tmp_path / "o",
     )  # fmt: skip
     assert done.code == 0, done.err
-    said = done.out.encode() + b"".join(path.read_bytes() for path in (tmp_path / "o").iterdir())
-    assert b"person-7" in said
+    written = done.out.encode() + b"".join(path.read_bytes() for path in (tmp_path / "o").iterdir())
+    assert b"person-7" in written
     for cell in cells:
         # Edges of bins are rounded: a whole cell is not among them.
-        assert cell.rstrip("0").encode() not in said
+        assert cell.rstrip("0").encode() not in written
 
 
 # Resuming --------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ def test_an_interrupted_run_is_resumed(ask, tmp_path, interrupted):
     assert (again.code, again.out) == (2, "")
     assert "pass --resume to continue it" in again.message
 
-    heard = Heard()
+    recorded = RecordedProgress()
     job = AuditRequest(
         out=interrupted,
         name="people.csv",
@@ -350,18 +350,18 @@ def test_an_interrupted_run_is_resumed(ask, tmp_path, interrupted):
         seed=4,
         resume=True,
     )
-    outcome = audit_job.run(job, heard)
+    outcome = audit_job.run(job, recorded)
     assert outcome.audit.scores["lira-online"].tolist() == expected["rows"]["score_lira-online"]
     assert result_of(interrupted)["rows"] == expected["rows"]
     assert names(interrupted) == RESULTS
-    assert len(heard.phases) == audit_job.phases(job)
+    assert len(recorded.phases) == audit_job.phases(job)
     # Two of the four were kept, and take no time.
-    index = heard.phases.index("training 4 reference models")
-    assert heard.passes == {index: [[2 * 60, 60, 60]]}
+    index = recorded.phases.index("training 4 reference models")
+    assert recorded.passes == {index: [[2 * 60, 60, 60]]}
     # It is finished, which is no mistake.
     done = ask("--seed 4 --references 4 --resume", out="p")
     assert (done.code, done.out) == (0, "")
-    assert "this run is finished; there is nothing to resume" in done.err
+    assert "nothing to resume" in done.err
 
 
 def test_another_run_is_not_resumed(ask, interrupted):
@@ -436,8 +436,8 @@ def test_options_that_do_not_go_together(ask, program, people_csv, others_csv, t
     refused(ask("--coins"), out, "--coins | --holdout")
     refused(ask("--holdout", people_csv), out, "holds the rows of DATA")
     refused(ask("--id number --holdout", people_csv), out, "60 of its ids")
-    asked = ("profile", people_csv, "--target", "income", "--out", tmp_path / "p")
-    assert program(*asked).code == 0
+    command = ("profile", people_csv, "--target", "income", "--out", tmp_path / "p")
+    assert program(*command).code == 0
     model = tmp_path / "p" / "model.json"
     refused(ask("--model", model, model=None), out, "--holdout | was not trained on")
     both = ("--holdout", others_csv)
@@ -471,7 +471,7 @@ def test_nothing_is_left_of_a_run_that_cannot_be_written(ask, tmp_path, monkeypa
     assert names(tmp_path / "o") == RESULTS
     again = ask("--seed 1")
     assert (again.code, "is not empty" in again.message) == (2, True)
-    # What bears the name of a result and is somebody else's is not written over.
+    # A file of another origin with the name of a result is not overwritten.
     foreign = tmp_path / "o" / "exposure.CURATOR-ONLY.png"
     foreign.write_bytes(b"old")
     done = ask("--seed 1 --force")
@@ -489,14 +489,14 @@ def test_the_rows_of_a_database_are_attacked_like_those_of_a_file(ask, people_cs
         marks = ", ".join("?" * len(header))
         database.executemany(f"INSERT INTO people VALUES ({marks})", lines)
     key = header[0]
-    asked = [
+    command = [
         ask(f"--seed 3 --id {key}", *more, data=data, out=out)
         for data, more, out in [
             (people_csv, (), "file"),
             (f"sqlite:///{tmp_path / 'people.db'}", ("--query", "people"), "base"),
         ]
     ]
-    assert [ran.code for ran in asked] == [0, 0], asked[1].err
+    assert [ran.code for ran in command] == [0, 0], command[1].err
     of_file, of_base = (
         pq.read_table(tmp_path / out / "audit.CURATOR-ONLY.parquet") for out in ("file", "base")
     )

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import expost
-from expost.jobs import profile as profile_job
 from expost.jobs.ledger import ledger_in
 from program import Ran, naive_features, names, page_in, people, refused, settings_in, text
 from report.cells import column, tables
@@ -62,19 +61,19 @@ def test_persons_get_the_losses_of_naive_densities(ask, tmp_path):
     assert done.code == 0, done.err
     out, table = tmp_path / "o", visits()
     assert names(out) == RESULTS
-    model, found = model_of(out), rows_of(out)
+    model, rows = model_of(out), rows_of(out)
     naive = naive_person_losses(table, model)
     sizes = [sum(line[-1] == patient for line in table) for patient in naive]
     # One line a person, in the order in which they come.
-    assert found["id"] == list(naive)
-    assert found["rows"] == sizes
+    assert rows["id"] == list(naive)
+    assert rows["rows"] == sizes
     truth = np.array(list(naive.values()))
-    assert np.all(np.subtract(found["loss_high"], found["loss_low"]) < 2e-3)
-    assert np.all(truth > np.subtract(found["loss_low"], 1e-9))
-    assert np.all(truth < np.add(found["loss_high"], 1e-9))
+    assert np.all(np.subtract(rows["loss_high"], rows["loss_low"]) < 2e-3)
+    assert np.all(truth > np.subtract(rows["loss_low"], 1e-9))
+    assert np.all(truth < np.add(rows["loss_high"], 1e-9))
     # Power: a tenth more would not pass.
     assert not np.all(
-        (1.1 * truth > found["loss_low"]) & (1.1 * truth < np.array(found["loss_high"]))
+        (1.1 * truth > rows["loss_low"]) & (1.1 * truth < np.array(rows["loss_high"]))
     )
     # Whose row it is, is no feature, and nothing that leaves the building says it.
     assert "patient" not in model["encoding"]["columns"]
@@ -95,28 +94,27 @@ def test_persons_get_the_losses_of_naive_densities(ask, tmp_path):
     assert settings_in(out)["persons"] == ("by 'patient'", "given")
     page = (out / "report.CURATOR-ONLY.html").read_text()
     assert f"Privacy profile of {len(naive)} persons with 60 rows" in page
-    assert list(naive)[int(np.argmax(found["exposure"]))] in page
+    assert list(naive)[int(np.argmax(rows["exposure"]))] in page
 
 
-def test_a_model_that_exists_is_profiled_by_person(ask, visits_csv, tmp_path, monkeypatch):
+def test_a_model_that_exists_is_profiled_by_person(ask, visits_csv, tmp_path):
     assert ask("--drop patient --drop number", out="rows").code == 0
     model = tmp_path / "rows" / "model.json"
-    monkeypatch.setattr(profile_job._Work, "_draw", None)
     done = ask("--person patient --json-curator --model", model)
     assert done.code == 0, done.err
     document = page_in(tmp_path / "o").get("profile")
-    found = rows_of(tmp_path / "o")
+    rows = rows_of(tmp_path / "o")
     features, y = naive_features(visits())
     whose = [line[-1] for line in visits()[1:]]
     again = expost.profile(model, features, np.where(y > 0, ">50K", "<=50K"), persons=whose)
-    assert found["id"] == list(again.ids)
-    np.testing.assert_allclose(found["loss"], again.loss, rtol=0, atol=1e-9)
+    assert rows["id"] == list(again.ids)
+    np.testing.assert_allclose(rows["loss"], again.loss, rtol=0, atol=1e-9)
     assert (tmp_path / "o" / "model.json").read_bytes() == model.read_bytes()
     assert (document.facts["rows"], document.facts["epsilon"]) == (60, 1)
     (listed,) = (each for each in tables(document) if each.columns[0].title == "rank")
-    largest = found["rank"].index(1)
-    assert column(listed, "person")[1][0] == found["id"][largest]
-    assert column(listed, "rows")[1][0] == found["rows"][largest]
+    largest = rows["rank"].index(1)
+    assert column(listed, "person")[1][0] == rows["id"][largest]
+    assert column(listed, "rows")[1][0] == rows["rows"][largest]
     settings = settings_in(tmp_path / "o")
     assert (settings["persons"][1], settings["epsilon"][1]) == ("given", "of the model")
     # A person's rows stay together whatever the order of the lines, of which the model knows none.
@@ -125,10 +123,10 @@ def test_a_model_that_exists_is_profiled_by_person(ask, visits_csv, tmp_path, mo
     assert ask("--person patient --model", model, out="turned").code == 0
     turned = rows_of(tmp_path / "turned")
     assert sorted(zip(turned["id"], turned["rows"], strict=True)) == sorted(
-        zip(found["id"], found["rows"], strict=True)
+        zip(rows["id"], rows["rows"], strict=True)
     )
-    place = [turned["id"].index(patient) for patient in found["id"]]
-    np.testing.assert_allclose(np.array(turned["loss"])[place], found["loss"], atol=1e-9)
+    order = [turned["id"].index(patient) for patient in rows["id"]]
+    np.testing.assert_allclose(np.array(turned["loss"])[order], rows["loss"], atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +144,7 @@ def test_options_of_persons_that_do_not_go_together(ask, tmp_path, options, word
     refused(ask(options), tmp_path / "o", words)
 
 
-def test_a_row_of_nobody_is_refused(ask, visits_csv, tmp_path):
+def test_a_row_without_a_person_is_refused(ask, visits_csv, tmp_path):
     lines = visits()
     lines[7][-1] = "gone"
     visits_csv.write_text(text(lines))
@@ -163,7 +161,7 @@ def test_one_person_who_owns_every_row_is_refused_before_anything_is_drawn(
     refused(ask("--person patient"), tmp_path / "o", "'patient' | one person owns every row")
 
 
-def test_a_feature_of_the_model_does_not_say_whose_row_it_is(ask, tmp_path):
+def test_a_feature_of_the_model_is_no_person_column(ask, tmp_path):
     assert ask("--drop number --drop patient", out="rows").code == 0
     model = tmp_path / "rows" / "model.json"
     refused(
@@ -185,11 +183,11 @@ def test_a_feature_of_the_model_does_not_say_whose_row_it_is(ask, tmp_path):
 
 def firsts(table: list[list[str]], most: int) -> list[list[str]]:
     """The table with the first ``most`` lines of each patient."""
-    seen: dict[str, int] = {}
+    first_rows: dict[str, int] = {}
     kept = [table[0]]
     for line in table[1:]:
-        seen[line[-1]] = seen.get(line[-1], 0) + 1
-        if seen[line[-1]] <= most:
+        first_rows[line[-1]] = first_rows.get(line[-1], 0) + 1
+        if first_rows[line[-1]] <= most:
             kept.append(line)
     return kept
 
@@ -225,9 +223,9 @@ def test_the_first_rows_of_each_person_are_kept(ask, visits_csv, tmp_path):
     assert model["theta"] == other["theta"]
     assert model["n"] == len(kept) - 1
     assert model["mechanism"]["rows_per_person"] == 3
-    found, truth = rows_of(tmp_path / "o"), rows_of(tmp_path / "by-hand")
-    assert found == truth
-    assert max(found["rows"]) == 3
+    rows, truth = rows_of(tmp_path / "o"), rows_of(tmp_path / "by-hand")
+    assert rows == truth
+    assert max(rows["rows"]) == 3
     # The groups of the report are those of the rows that were kept.
     groups = [
         [
@@ -243,7 +241,7 @@ def test_the_first_rows_of_each_person_are_kept(ask, visits_csv, tmp_path):
     visits_csv.write_text(text(table))
     model_file = tmp_path / "o" / "model.json"
     assert ask("--person patient --cap-rows --model", model_file, out="again").code == 0
-    assert rows_of(tmp_path / "again")["loss"] == found["loss"]
+    assert rows_of(tmp_path / "again")["loss"] == rows["loss"]
     ledger = json.loads(ledger_in(tmp_path / "o").read_text())
     assert [entry.get("rows_per_person") for entry in ledger["entries"]] == [None, 3]
 

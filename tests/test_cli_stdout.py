@@ -36,12 +36,12 @@ def run(*arguments):
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def folder(tmp_path_factory):
     return make_release(tmp_path_factory.mktemp("stdout"))
 
 
 def gone():
-    """The end of a pipe that nobody reads."""
+    """The end of a pipe without a reader."""
     reader, writer = os.pipe()
     os.close(reader)
     return open(writer, "w")
@@ -68,18 +68,18 @@ def printed(kind, monkeypatch, *command):
 
 
 def check(code, kind, capfd, fine=0):
-    said = capfd.readouterr().err
+    message = capfd.readouterr().err
     if kind is full and not fine:
         assert code == 1
-        assert said.startswith("expost: stdout: No space left on device; ")
-        assert said.count("\n") == 1
+        assert message.startswith("expost: stdout: No space left")
+        assert message.count("\n") == 1
     else:
-        assert (code, said) == (fine, "")
+        assert (code, message) == (fine, "")
 
 
 @pytest.mark.parametrize("name", WRITE)
-def test_the_files_are_complete(place, tmp_path, monkeypatch, capfd, name):
-    monkeypatch.chdir(place)
+def test_the_files_are_complete(folder, tmp_path, monkeypatch, capfd, name):
+    monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "argv", [])
     assert run(*WRITE[name], "--out", tmp_path / "usual") == 0
     capfd.readouterr()
@@ -90,8 +90,8 @@ def test_the_files_are_complete(place, tmp_path, monkeypatch, capfd, name):
 
 
 @pytest.mark.parametrize("name", READ)
-def test_commands_that_only_print(place, monkeypatch, capfd, name):
-    monkeypatch.chdir(place)
+def test_commands_that_only_print(folder, monkeypatch, capfd, name):
+    monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "argv", [])
     fine = run(*READ[name])
     capfd.readouterr()
@@ -100,13 +100,13 @@ def test_commands_that_only_print(place, monkeypatch, capfd, name):
 
 
 @pytest.mark.parametrize(("shell", "code"), [("| head -1", 0), ("> /dev/full", 1), (">&- 2>&-", 0)])
-def test_in_a_shell(place, shell, code):
+def test_in_a_shell(folder, shell, code):
     program = f"{sys.executable} -c 'from expost.cli.main import main; main()'"
     command = f"set -o pipefail; {program} risk profile/model.json --out risk --force {shell}"
     done = subprocess.run(
-        ["bash", "-c", command], cwd=place, capture_output=True, text=True, timeout=120
+        ["bash", "-c", command], cwd=folder, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == code
     assert done.stderr.count("\n") == code
-    assert (place / "risk/report.html").read_text().rstrip().endswith("</html>")
+    assert (folder / "risk/report.html").read_text().rstrip().endswith("</html>")
     assert done.stdout.count("\n") == ("head" in shell)

@@ -73,7 +73,7 @@ def test_resume_continues_the_only_unfinished_run(program, here, stop):
     done = run(program, "--resume")
     assert done.code == 0, done.err
     assert json.loads(Path("expost-profile-2/model.json").read_text()) == model
-    assert Path("expost-profile-2/report.CURATOR-ONLY.html").exists()
+    assert (Path("expost-profile-2") / "report.CURATOR-ONLY.html").exists()
     assert not Path("expost-profile-3").exists()
 
 

@@ -30,7 +30,7 @@ from program import text
 CLASSES = ("no", "yes")
 
 
-def how(n=1000, d=10, *, loss=None, **parameters):
+def mechanism_of(n=1000, d=10, *, loss=None, **parameters):
     """The mechanism of a logistic regression of so many rows and coefficients."""
     return PrivateLogisticRegression(**parameters).mechanism_for(loss or Logistic(), n, d)
 
@@ -61,7 +61,7 @@ def _clipping_is_intended():
 def test_delta_is_the_largest_power_of_ten_within_both_bounds(n, expected):
     bound = min(Fraction(1, 10**6), Fraction(1, 10 * n))
     power = next(k for k in range(30) if Fraction(1, 10**k) <= bound)
-    assert how(n).delta == float(f"1e-{power}") == expected
+    assert mechanism_of(n).delta == float(f"1e-{power}") == expected
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_delta_is_the_largest_power_of_ten_within_both_bounds(n, expected):
     ],
 )
 def test_noise_is_gaussian_unless_it_is_to_be_pure_or_coefficients_are_few(d, delta, noise, spent):
-    mechanism = how(d=d, delta=delta)
+    mechanism = mechanism_of(d=d, delta=delta)
     assert (mechanism.kind, mechanism.noise, mechanism.delta) == ("objective", noise, spent)
 
 
@@ -91,7 +91,7 @@ def test_objective_perturbation_unless_the_gradient_is_unbounded():
 
 
 def test_the_same_defaults_everywhere():
-    """Parameters of one name have one default, whichever function takes them."""
+    """Parameters of one name have one default, in every function."""
     of_model = PrivateLogisticRegression().get_params()
     shared = {"mechanism", "noise", "delta", "regularization", "intercept_scaling", "data_norm"}
     assert {name: of_model[name] for name in shared} == dict.fromkeys(shared, "auto")
@@ -118,13 +118,13 @@ def naive_regularization(n, d, epsilon, delta):
 @pytest.mark.parametrize("n", [100, 30_000, 2_000_000])
 @pytest.mark.parametrize(("d", "delta"), [(1, "auto"), (64, "auto"), (64, 0), (64, 1e-9)])
 def test_regularization_against_its_formula(n, d, delta, epsilon):
-    mechanism = how(n, d, epsilon=epsilon, delta=delta)
+    mechanism = mechanism_of(n, d, epsilon=epsilon, delta=delta)
     expected = naive_regularization(n, d, epsilon, mechanism.delta)
     # σ is rounded up by a factor of 1 + 1e-6.
     assert mechanism.regularization == pytest.approx(expected, rel=3e-6)
     assert not mechanism.is_raised
     # Next to nothing is spent on determinants by Gaussian noise, at most half of ε by the other.
-    plain = how(n, d, epsilon=epsilon, delta=delta, regularization=1e9)
+    plain = mechanism_of(n, d, epsilon=epsilon, delta=delta, regularization=1e9)
     most = 4 if mechanism.delta is None else 1.02
     assert mechanism.law.mean_square <= most * plain.law.mean_square
 
@@ -132,14 +132,14 @@ def test_regularization_against_its_formula(n, d, delta, epsilon):
 def test_the_floor_is_active_for_many_rows_alone():
     """At 2,000,000 rows r/20 + r² is too little; at 100 it is not."""
     floor = 0.5 / math.expm1(0.005)
-    assert how(2_000_000, 2, epsilon=0.01, delta=1e-2).regularization == pytest.approx(
+    assert mechanism_of(2_000_000, 2, epsilon=0.01, delta=1e-2).regularization == pytest.approx(
         floor / 2_000_000, rel=1e-12
     )
-    assert how(100, 2, epsilon=0.01).regularization > 10 * floor / 100
+    assert mechanism_of(100, 2, epsilon=0.01).regularization > 10 * floor / 100
 
 
 def test_without_noise_regularization_is_that_of_scikit_learn():
-    assert how(500, epsilon=np.inf).regularization == 1 / 500
+    assert mechanism_of(500, epsilon=np.inf).regularization == 1 / 500
 
 
 # The unit ball.
@@ -236,8 +236,8 @@ def test_scores_against_a_naive_loop(kind, classes, tmp_path):
     scores = [theta @ row for row in naive_rows(X, math.inf)]
     scores = np.array(scores) if len(classes) > 2 else np.array(scores)[:, 0]
     loaded = Release.load(model.save(tmp_path / "model.json"))
-    for found in (model.decision_function(X), model.release_.scores(X), loaded.scores(X)):
-        np.testing.assert_allclose(found, scores, rtol=1e-9, atol=1e-12)
+    for result in (model.decision_function(X), model.release_.scores(X), loaded.scores(X)):
+        np.testing.assert_allclose(result, scores, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(("kind", "classes"), MODELS)

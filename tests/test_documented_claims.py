@@ -38,12 +38,12 @@ def page(name):
 def test_evidence_of_either_sign_passes_more_often_than_delta(mu, delta):
     """P(∣ℓ∣ > b) of Gaussian noise is above δ, and at most δ(1 + e^(−b))."""
     single = GaussianNoise(mu=mu)
-    for promise in (single, DPSGD(noise_multiplier=1 / mu), Composition((single,))):
-        b = promise.loss(delta)
+    for guarantee in (single, DPSGD(noise_multiplier=1 / mu), Composition((single,))):
+        b = guarantee.loss(delta)
         truth, other = ndtr(mu / 2 - b / mu), ndtr(-mu / 2 - b / mu)
         assert truth == pytest.approx(delta, rel=1e-9)
         assert delta < truth + other <= delta * (1 + math.exp(-b)) * (1 + 1e-9)
-        assert promise.posterior(delta=delta) == pytest.approx(1 / (1 + math.exp(-b)), rel=1e-12)
+        assert guarantee.posterior(delta=delta) == pytest.approx(1 / (1 + math.exp(-b)), rel=1e-12)
 
 
 def test_evidence_of_either_sign_where_a_row_stops():
@@ -70,21 +70,23 @@ def test_evidence_of_either_sign_where_a_row_stops():
     assert b > fixed
     assert either[b] <= delta * (1 + math.exp(-b)) + 3 * error
     # All other figures are those of √k·μ.
-    one = GaussianNoise(mu=mu * math.sqrt(parts))
-    assert several.epsilon(1e-5) == pytest.approx(one.epsilon(1e-5), rel=1e-12)
-    assert several.delta(1.0) == pytest.approx(one.delta(1.0), rel=1e-9)
-    assert several.advantage == pytest.approx(one.advantage, rel=1e-12)
-    assert several.true_positive_rate(0.01) == pytest.approx(one.true_positive_rate(0.01), rel=1e-9)
+    single = GaussianNoise(mu=mu * math.sqrt(parts))
+    assert several.epsilon(1e-5) == pytest.approx(single.epsilon(1e-5), rel=1e-12)
+    assert several.delta(1.0) == pytest.approx(single.delta(1.0), rel=1e-9)
+    assert several.advantage == pytest.approx(single.advantage, rel=1e-12)
+    assert several.true_positive_rate(0.01) == pytest.approx(
+        single.true_positive_rate(0.01), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("kind", [Guarantee, DPSGD, Composition])
 def test_no_docstring_bounds_evidence_of_either_sign_by_delta(kind):
-    said = " ".join(kind.loss.__doc__.split())
-    assert "P(∣evidence∣ > b) ≤ ``delta``" not in said
-    assert "δ(1 + e^(−b))" in said
+    text = " ".join(kind.loss.__doc__.split())
+    assert "P(∣evidence∣ > b) ≤ ``delta``" not in text
+    assert "δ(1 + e^(−b))" in text
 
 
-def test_full_batches_need_more_noise_for_a_belief_than_one_release():
+def test_full_batches_need_more_noise_for_a_posterior_than_one_release():
     """docs/papers/strong-adversary.md: a gradient that vanishes keeps the evidence that there is."""
     steps, delta = 30, 0.01
     fixed = math.sqrt(steps) / calibrate(GaussianNoise, posterior=0.9, delta=delta).mu
@@ -111,18 +113,18 @@ def test_what_the_determinant_costs_below():
     def scale(epsilon, share):
         return logistic_scale(epsilon, delta, 0.25 / math.expm1(share * epsilon))
 
-    found = re.search(
+    matched = re.search(
         r"at c₁ = ε/5 and δ = 1e-6 nothing up to ε = (\d+), ([0-9.]+) % of σ at ε = (\d+) and"
         r" ([0-9.]+) % at ε = (\d+)\. At c₁ = ε/2, σ is ([0-9.]+) of what the general bound needs at"
         r" ε = (\d+), and ([0-9.]+) at ε = (\d+)\.",
         text,
     )
-    assert found, "docs/theory/objective.md states what the determinant costs"
-    none, some, at, more, later, first, one, second, five = map(float, found.groups())
+    assert matched, "docs/theory/objective.md states what the determinant costs"
+    none, some, at, more, later, first, single, second, five = map(float, matched.groups())
     for epsilon, percent in ((none, 0.0), (at, some), (later, more)):
         cost = 100 * (scale(epsilon, 0.2) / gaussian_scale(epsilon, delta, 1.0) - 1)
         assert cost == pytest.approx(percent, abs=0.05 if percent > 1 else 0.005)
-    for epsilon, ratio in ((one, first), (five, second)):
+    for epsilon, ratio in ((single, first), (five, second)):
         general = gaussian_scale(epsilon / 2, delta, 1.0)
         assert scale(epsilon, 0.5) / general == pytest.approx(ratio, abs=0.005)
 
@@ -130,17 +132,17 @@ def test_what_the_determinant_costs_below():
 # The onset.
 
 
-def test_typical_beliefs_at_the_onset():
+def test_expected_posteriors_at_the_onset():
     """The table of docs/epsilon.md."""
     lines = (ROOT / "docs" / "epsilon.md").read_text().splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("| d | 1 |"))
     dimensions = [int(cell) for cell in lines[start].strip("| ").split("|")[1:]]
     shown = [float(cell) for cell in lines[start + 2].strip("| ").split("|")[1:]]
     assert {1, 4, 6} <= set(dimensions)
-    for d, belief in zip(dimensions, shown, strict=True):
+    for d, posterior in zip(dimensions, shown, strict=True):
         leaves = transition(noise="laplace", dimension=d).leaves
         law = NormLaplaceLaw(separation=np.array([leaves]), dimension=d)
-        assert law.expected_posterior(0.5)[0] == pytest.approx(belief, abs=5.01e-4)
+        assert law.expected_posterior(0.5)[0] == pytest.approx(posterior, abs=5.01e-4)
     leaves = transition(noise="gaussian", dimension=3).leaves
     law = GaussianLaw(separation=np.array([leaves]))
     (gaussian,) = re.findall(r"Under Gaussian noise it is ([0-9.]+) for", page("epsilon.md"))
@@ -166,9 +168,9 @@ def test_the_transition_is_on_the_safe_side_of_that_of_retrained_models(noise):
     width = np.max(error / distance)
     assert 1e-5 < width <= 1e-3
     exact = neighbours(X, y, regularization=0.003, method="retrain").distance
-    how = choice.sweep.mechanism
+    mechanism = choice.sweep.mechanism
     where = transition(noise=noise, dimension=3)
-    critical = np.array([float(how.epsilon_from(where.leaves, one)) for one in exact])
+    critical = np.array([float(mechanism.epsilon_from(where.leaves, item)) for item in exact])
     # ε grows up to with the square of μ.
     most = 1 + (2e-3 if noise == "laplace" else 4e-3)
     assert np.all(choice.critical_epsilon <= critical * (1 + 1e-9))
@@ -181,7 +183,7 @@ def test_the_transition_is_on_the_safe_side_of_that_of_retrained_models(noise):
 # "Certified".
 
 
-def test_the_readme_says_what_its_proofs_assume():
+def test_the_readme_states_what_its_proofs_assume():
     """Its first "certified" links to the section of SECURITY.md about the sampler."""
     readme = (ROOT / "README.md").read_text()
     opening = readme[: readme.index("## Two commands")]
@@ -192,10 +194,10 @@ def test_the_readme_says_what_its_proofs_assume():
     assert "sampler" in section[:200]
 
 
-def test_promises_bound_evidence_for_the_truth():
+def test_guarantees_bound_evidence_for_the_truth():
     """Pure ε and (ε, δ) too: both signs of one draw pass b no more often than δ(1 + e^(−b))."""
-    for promise in (NormLaplaceNoise(separation=1.0, dimension=3), EpsilonDelta(epsilon=1.0)):
-        assert promise.loss(0.0) == 1.0
+    for guarantee in (NormLaplaceNoise(separation=1.0, dimension=3), EpsilonDelta(epsilon=1.0)):
+        assert guarantee.loss(0.0) == 1.0
     law = NormLaplaceLaw(separation=np.array([1.0]), dimension=3)
     b = NormLaplaceNoise(separation=1.0, dimension=3).loss(0.1)
     both = law.survival(b)[0] + law.cdf(-b)[0]

@@ -50,7 +50,7 @@ def test_the_list_names_what_there_is():
     assert not missing((ROOT / "docs" / "evidence" / "README.md").read_text("utf-8"))
 
 
-def test_what_is_gone_is_seen():
+def test_a_missing_name_is_detected():
     assert missing("pytest tests/test_nothing.py") == ["tests/test_nothing.py"]
     assert missing("pytest tests/test_evidence.py::test_gone") == [
         "tests/test_evidence.py::test_gone"
@@ -84,7 +84,7 @@ def test_scripts_import_what_the_package_has(path):
     assert absent(path.read_text("utf-8")) == []
 
 
-def test_an_import_of_nothing_is_seen():
+def test_an_import_of_nothing_is_detected():
     assert absent("from expost.estimators import objective_of_nothing") == [
         "expost.estimators.objective_of_nothing"
     ]

@@ -45,48 +45,52 @@ def mechanism(kind="objective", loss=None, **constants):
 )
 def test_the_ratio_of_the_default_is_that_of_the_measured_tables(rows, dimension, epsilon, ratio):
     estimator = PrivateLogisticRegression(epsilon, 1e-6)
-    found = estimator.mechanism_for(Logistic(), rows, dimension).forecast.noise_ratio
-    assert found == pytest.approx(ratio, rel=0.03, abs=5e-5)
+    forecast = estimator.mechanism_for(Logistic(), rows, dimension).forecast.noise_ratio
+    assert forecast == pytest.approx(ratio, rel=0.03, abs=5e-5)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize("loss", [Logistic(), HuberHinge(width=0.5), Softmax(classes=3)])
 def test_objective_noise_is_compared_with_the_gradients_of_all_rows(loss, noise):
-    how = mechanism(loss=loss, noise=noise, dimension=9)
+    perturbation = mechanism(loss=loss, noise=noise, dimension=9)
     rng = np.random.default_rng(1)
-    draws = how.law.sample(20_000, rng)
+    draws = perturbation.law.sample(20_000, rng)
     length = math.sqrt(np.mean(np.sum(draws**2, axis=1)))
     # L√q of three classes.
     slope = math.sqrt(2) * math.sqrt(3) if isinstance(loss, Softmax) else 1.0
     # A false alarm is a mean square off by 4 %: past six standard errors.
-    assert how.forecast.noise_ratio == pytest.approx(length / (500 * slope), rel=0.02)
+    assert perturbation.forecast.noise_ratio == pytest.approx(length / (500 * slope), rel=0.02)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_output_noise_counts_as_the_gradient_that_it_leaves(noise):
     """Of rows whose Hessian has equal eigenvalues nothing is approximate."""
     d, rows, bound = 4, 400, 3.0
-    how = mechanism("output", Squared(label_bound=bound), rows=rows, dimension=d, noise=noise)
+    perturbation = mechanism(
+        "output", Squared(label_bound=bound), rows=rows, dimension=d, noise=noise
+    )
     rng = np.random.default_rng(2)
     X = np.tile(np.eye(d), (rows // d, 1))
     y = rng.uniform(-bound, bound, rows)
-    objective = Objective.of(X=X, y=y, loss=how.loss, penalty=np.full(d, how.regularization))
+    objective = Objective.of(
+        X=X, y=y, loss=perturbation.loss, penalty=np.full(d, perturbation.regularization)
+    )
     exact = objective.minimiser(1e-12).theta
     length = []
-    for noise_drawn in how.law.sample(4_000, rng):
+    for noise_drawn in perturbation.law.sample(4_000, rng):
         theta = exact + noise_drawn
-        gradient = X.T @ (X @ theta - y) + rows * how.regularization * theta
+        gradient = X.T @ (X @ theta - y) + rows * perturbation.regularization * theta
         length.append(gradient @ gradient)
-    seen = math.sqrt(np.mean(length)) / (rows * bound)
-    assert how.forecast.noise_ratio == pytest.approx(seen, rel=0.05)
+    measured = math.sqrt(np.mean(length)) / (rows * bound)
+    assert perturbation.forecast.noise_ratio == pytest.approx(measured, rel=0.05)
 
 
 def test_softmax_of_two_classes_has_the_ratio_of_logistic_regression():
     """Where nothing is spent on determinants both release the same difference of classes."""
     plain = {"regularization": 1e6}
     two = mechanism(loss=Softmax(classes=2), dimension=14, **plain).forecast
-    one = mechanism(dimension=7, **plain).forecast
-    assert two.noise_ratio == pytest.approx(one.noise_ratio, rel=1e-3)
+    single = mechanism(dimension=7, **plain).forecast
+    assert two.noise_ratio == pytest.approx(single.noise_ratio, rel=1e-3)
 
 
 def test_the_unit_of_the_labels_does_not_count():
@@ -97,21 +101,21 @@ def test_the_unit_of_the_labels_does_not_count():
 
 
 def test_a_release_without_noise_has_ratio_0():
-    found = mechanism(epsilon=math.inf).forecast
-    assert found.noise_ratio == 0
-    assert found.level is LEVELS[0]
-    assert not found.fields()["rows_needed"]
+    forecast = mechanism(epsilon=math.inf).forecast
+    assert forecast.noise_ratio == 0
+    assert forecast.level is LEVELS[0]
+    assert not forecast.fields()["rows_needed"]
 
 
 @pytest.mark.parametrize("kind", ["objective", "output"])
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_so_many_rows_have_that_ratio(kind, noise):
     # At this Λ determinants spend next to nothing of ε, so that ν is the same for any n.
-    how = mechanism(kind, noise=noise, epsilon=0.2, regularization=1.0)
+    perturbation = mechanism(kind, noise=noise, epsilon=0.2, regularization=1.0)
     for wanted in (0.003, 0.01, 0.1, 0.3):
-        rows = how.forecast.rows_needed(wanted)
-        assert how.with_constants(rows=rows).forecast.noise_ratio <= wanted * 1.001
-        fewer = how.with_constants(rows=int(rows * 0.97)).forecast
+        rows = perturbation.forecast.rows_needed(wanted)
+        assert perturbation.with_constants(rows=rows).forecast.noise_ratio <= wanted * 1.001
+        fewer = perturbation.with_constants(rows=int(rows * 0.97)).forecast
         assert fewer.noise_ratio > wanted
 
 
@@ -124,7 +128,7 @@ def test_levels_follow_one_another():
         for ratio in (0, 0.003, 0.0031, 0.01, 0.011, 0.29, 0.3, 5.0, math.inf)
     ]
     order = [level.name for level in LEVELS]
-    assert names == [order[place] for place in (0, 0, 1, 1, 2, 2, 3, 3, 3)]
+    assert names == [order[index] for index in (0, 0, 1, 1, 2, 2, 3, 3, 3)]
     assert Forecast(noise_ratio=USELESS, rows=10).is_useless
     assert not Forecast(noise_ratio=math.nextafter(USELESS, 0), rows=10).is_useless
     with pytest.raises(ArithmeticError):
@@ -132,12 +136,12 @@ def test_levels_follow_one_another():
 
 
 def test_rows_needed_are_rounded_up():
-    found = Forecast(noise_ratio=0.0334, rows=1000)
-    assert found.rows_needed(NEAR) == 3340
-    assert "about 3,400 for 'near non-private'" in str(found)
-    assert found.fields()["rows_needed"]["near non-private"] == 3340
+    forecast = Forecast(noise_ratio=0.0334, rows=1000)
+    assert forecast.rows_needed(NEAR) == 3340
+    assert "about 3,400 for 'near non-private'" in str(forecast)
+    assert forecast.fields()["rows_needed"]["near non-private"] == 3340
     with pytest.raises(InvalidInput, match="noise_ratio"):
-        found.rows_needed(0.0)
+        forecast.rows_needed(0.0)
 
 
 def held_out_auc(rows, epsilon, seed):
@@ -193,13 +197,13 @@ def test_fit_does_not_warn_of_a_useful_model():
         fitted(4_000, classes=(0, 1))
 
 
-def test_risk_forecasts_a_table_that_nobody_has_read():
-    found = identifiability(epsilon=1.0, rows=750, features=61)
-    how = PrivateLogisticRegression(1.0).mechanism_for(Logistic(), 750, 62)
-    assert found.delta == how.delta == 1e-6
-    assert found.forecast == how.forecast
-    assert found.fields()["forecast"]["level"] == "some loss"
-    assert "rows needed" in str(found).lower()
+def test_risk_forecasts_a_table_that_was_not_read():
+    risk = identifiability(epsilon=1.0, rows=750, features=61)
+    perturbation = PrivateLogisticRegression(1.0).mechanism_for(Logistic(), 750, 62)
+    assert risk.delta == perturbation.delta == 1e-6
+    assert risk.forecast == perturbation.forecast
+    assert risk.fields()["forecast"]["level"] == "some loss"
+    assert "rows needed" in str(risk).lower()
     assert identifiability(epsilon=1.0).forecast is None
     assert identifiability(epsilon=1.0, delta=0, rows=750, features=61).forecast == (
         PrivateLogisticRegression(1.0, 0).mechanism_for(Logistic(), 750, 62).forecast
@@ -207,20 +211,19 @@ def test_risk_forecasts_a_table_that_nobody_has_read():
 
 
 def test_risk_forecasts_the_epsilon_of_a_goal():
-    found = identifiability(max_posterior=0.75, releases=3, rows=750, features=61)
-    each = found.figure("epsilon_each").by["any"]
+    risk = identifiability(max_posterior=0.75, releases=3, rows=750, features=61)
+    each = risk.figure("epsilon_each").by["any"]
     assert (
-        found.forecast
-        == PrivateLogisticRegression(each).mechanism_for(Logistic(), 750, 62).forecast
+        risk.forecast == PrivateLogisticRegression(each).mechanism_for(Logistic(), 750, 62).forecast
     )
 
 
 def test_risk_forecasts_a_released_model(tmp_path):
     path = fitted(60, 0.1, classes=(0, 1)).save(tmp_path / "model.json")
-    found = identifiability(path)
-    assert found.forecast == Release.load(path).mechanism.forecast
-    assert symbols(found.forecast.warning) in str(found)
-    assert document_of(found).verdict.priority == 90
+    risk = identifiability(path)
+    assert risk.forecast == Release.load(path).mechanism.forecast
+    assert symbols(risk.forecast.warning) in str(risk)
+    assert document_of(risk).verdict.priority == 90
 
 
 @pytest.mark.parametrize(

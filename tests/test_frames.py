@@ -72,13 +72,13 @@ def by_command_line(table, tmp_path_factory):
     source, encoding = folder / "people.csv", folder / "encoding.json"
     pyarrow.csv.write_csv(table.select([*COLUMNS, "income"]), source)
     encoding.write_text(json.dumps(PUBLIC))
-    found = {}
+    results = {}
     for name, given in (("read", None), ("given", encoding)):
-        asked = {"encoding": given, "drop": None, "id_column": None, "seed": 1, "engine": None}
+        options = {"encoding": given, "drop": None, "id_column": None, "seed": 1, "engine": None}
         settled = ("mechanism", "noise", "data_norm", "regularization", "delta")
-        asked |= dict.fromkeys(settled, "auto")
-        found[name] = run(streams.job(source, folder / name, **asked)).release
-    return found
+        options |= dict.fromkeys(settled, "auto")
+        results[name] = run(streams.job(source, folder / name, **options)).release
+    return results
 
 
 # -- the estimators --------------------------------------------------------------------------------
@@ -164,9 +164,7 @@ def test_predictions_read_columns_by_their_names(table, tmp_path):
         assert np.array_equal(fitted.predict(X.iloc[[5]]), fitted.predict(X)[[5]])
         with pytest.raises(InvalidInput, match="'city': is not in the table"):
             fitted.predict(X[["age", "hours"]])
-        with pytest.raises(
-            InvalidInput, match="no column names, and the model reads columns 'age'"
-        ):
+        with pytest.raises(InvalidInput, match=r"no column names.* 'age'"):
             fitted.predict(X.to_numpy())
     again = loaded.fit(X, y)
     assert again.release_.encoding == model.release_.encoding
@@ -226,7 +224,7 @@ def test_bad_encodings_are_refused(table, parameters, expected):
 
 def test_labels_of_another_length_are_refused(table):
     X, y = FRAMES["pandas"](table)
-    with pytest.raises(InvalidInput, match="y has 399 entries: must have one for each of 400 rows"):
+    with pytest.raises(InvalidInput, match=r"y has 399 entries.* 400"):
         PrivateLogisticRegression(encoding=PUBLIC).fit(X, y[:-1])
     with pytest.raises(InvalidInput, match="X: has a column 'income'"):
         PrivateLogisticRegression(encoding=PUBLIC).fit(X.assign(income=y), y)
@@ -261,7 +259,7 @@ def cancer():
 def test_ranges_are_the_remedy_for_unscaled_columns(cancer):
     """How columns are named: tests/test_defaults.py."""
     X, y, ranges = cancer
-    with pytest.warns(UnscaledColumnsWarning, match=r"of columns 0, 1, 2, 3, 4 .*ranges= or enc"):
+    with pytest.warns(UnscaledColumnsWarning, match=r"columns 0, 1, 2, 3, 4 .*ranges="):
         PrivateLogisticRegression(classes=[0, 1]).fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -303,7 +301,7 @@ def test_ranges_are_mapped_to_one_and_cut():
     np.testing.assert_allclose(
         expost.profile(model, X, y).loss, expost.profile(plain, scaled, y).loss, rtol=1e-6
     )
-    with pytest.raises(InvalidInput, match="X has 3 columns: the model was made with 2"):
+    with pytest.raises(InvalidInput, match=r"X has 3 columns.* 2"):
         model.predict(np.ones((4, 3)))
     frame = pd.DataFrame(X, columns=["a", "b"])
     named = PrivateLogisticRegression(**parameters, ranges={"a": (0, 10), "b": (-5, 15)})
@@ -368,23 +366,21 @@ def test_choose_epsilon_takes_pipelines(table):
     for name in READ:
         assert any(name in read for read in choice.read_from_data)
         assert not any(name in read for read in alone.read_from_data)
-    with pytest.raises(InvalidInput, match="noise: the estimator has its own; leave it out"):
+    with pytest.raises(InvalidInput, match="noise: the estimator has its own"):
         expost.choose_epsilon(X, y, estimator=model, noise="laplace", **QUESTION)
-    with pytest.raises(
-        InvalidInput, match="estimator: StandardScaler is not an estimator of expost"
-    ):
+    with pytest.raises(InvalidInput, match="estimator: StandardScaler"):
         expost.choose_epsilon(Z, y, estimator=StandardScaler(), **QUESTION)
 
 
 def test_fitted_steps_are_named_and_lower_the_audience(table, tmp_path):
     X, y = FRAMES["pandas"](table)
     model = pipeline(columns()).fit(X, y)
-    found = expost.profile(model, X, y)
+    profile = expost.profile(model, X, y)
     Z = model[:-1].transform(X)
-    assert np.array_equal(found.loss, expost.profile(model[-1], Z, y).loss)
-    assert all(any(name in notice for notice in found.notices) for name in READ)
-    assert found.release.audience is Audience.NEEDS_REVIEW
-    assert "reviewed before you share" in document_of(found).verdict.more
+    assert np.array_equal(profile.loss, expost.profile(model[-1], Z, y).loss)
+    assert all(any(name in notice for notice in profile.notices) for name in READ)
+    assert profile.release.audience is Audience.NEEDS_REVIEW
+    assert "reviewed before you share" in document_of(profile).verdict.more
     assert model[-1].release_.read_from_data == ()
     with pytest.warns(PrivacyLeakWarning, match=r"standardscaler' \(StandardScaler\)"):
         report = expost.publish(model, X, y)
@@ -400,7 +396,7 @@ def test_fitted_steps_are_named_and_lower_the_audience(table, tmp_path):
     # Rows are those that the steps return, and the answer says so.
     assert np.array_equal(report.bound(Z, y), expost.publish(model[-1]).bound(Z, y))
     (answer, _) = again.lookup(dict.fromkeys(again.form.names, 0.5))
-    assert "those that the steps of the pipeline return" in answer.notes[0]
+    assert "steps of the pipeline" in answer.notes[0]
     with pytest.raises(InvalidInput, match="pass arrays or frames as X and y"):
         expost.publish(model, table.to_pandas())
 
@@ -450,11 +446,11 @@ def test_reports_of_frames_whose_constants_were_read(table, engine):
     X, y = FRAMES["pandas"](table)
     with pytest.warns(PrivacyLeakWarning):
         model = PrivateLogisticRegression(encoding={"target": {"column": "income"}}).fit(X, y)
-    with pytest.warns(PrivacyLeakWarning, match="without noise: the mean and scale of 'age'"):
+    with pytest.warns(PrivacyLeakWarning, match="the mean and scale of 'age'"):
         report = expost.publish(model, X, y)
     assert report.audience is Audience.NEEDS_REVIEW
     assert report.read_from_data == model.release_.read_from_data
     # The same of the table that holds both, in memory or in blocks.
-    with pytest.warns(PrivacyLeakWarning, match="without noise: the mean and scale of 'age'"):
+    with pytest.warns(PrivacyLeakWarning, match="the mean and scale of 'age'"):
         whole = expost.publish(model, table.to_pandas(), engine=engine)
     assert whole.to_json() == report.to_json()

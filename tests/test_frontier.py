@@ -45,12 +45,12 @@ def test_scores_are_those_of_models_fitted_by_scikit_learn():
         )
         ready = model.prepared(X, y)
         mechanism, seed = ready.mechanism, seeds_of(5)[1]
-        asked = Trials(
+        trials = Trials(
             objective=ready.objective, plan=ready.mechanism_at, folds=FOLDS, releases=1, seed=seed
         )
         scores = []
         for fold in range(FOLDS):
-            kept, out = asked.rows.split(fold)
+            kept, out = trials.rows.split(fold)
             penalty = 1 / (mechanism.regularization * kept.count)
             fitted = LogisticRegression(C=penalty, fit_intercept=False, tol=1e-10, max_iter=10_000)
             theta = fitted.fit(kept.X, kept.y).coef_[0]
@@ -102,15 +102,15 @@ def test_a_given_delta_is_kept_and_a_given_regularization_is_not():
     options = {"mechanism": "output", "noise": "gaussian", "delta": 1e-7, "epsilons": [1.0]}
     first = chosen(X, y, regularization=0.01, **options)
     second = chosen(X, y, regularization=0.1, **options)
-    for one, other in zip(first.alternatives, second.alternatives, strict=True):
-        assert one.name == other.name
-        np.testing.assert_allclose(one.score, other.score, atol=1e-3)
-        np.testing.assert_array_equal(one.posterior, other.posterior)
+    for left, other in zip(first.alternatives, second.alternatives, strict=True):
+        assert left.name == other.name
+        np.testing.assert_allclose(left.score, other.score, atol=1e-3)
+        np.testing.assert_array_equal(left.posterior, other.posterior)
     assert not np.allclose(first.frontier[0].score[0], second.frontier[0].score[0], rtol=0.01)
     smaller = chosen(X, y, regularization=0.01, **options | {"delta": 1e-9})
     needs = [
-        one.posterior != other.posterior
-        for one, other in zip(first.alternatives, smaller.alternatives, strict=True)
+        left.posterior != other.posterior
+        for left, other in zip(first.alternatives, smaller.alternatives, strict=True)
     ]
     assert [*map(bool, needs)] == ["gaussian" in curve.name for curve in first.alternatives]
 

@@ -69,20 +69,20 @@ def test_the_certificate_is_true_in_fifty_digits(family, loss):
     for seed, (n, d) in enumerate([(2, 1), (2, 3), (7, 2), (40, 6), (12, 20)]):
         for regularization in (1.0, 1e-3, 1e-6):
             problem = problem_of(*make(family, n, d, seed), loss, regularization)
-            found = minimise(problem)
-            truth = exact_gradient_norm(problem, found.theta)
-            assert truth <= found.gradient_bound <= 1e-12
+            solution = minimise(problem)
+            truth = exact_gradient_norm(problem, solution.theta)
+            assert truth <= solution.gradient_bound <= 1e-12
             # Power: a point that is off by more than the bound allows would be found out.
-            off = found.theta.copy()
-            off[0] += 10 * found.gradient_bound / regularization
-            assert exact_gradient_norm(problem, off) > found.gradient_bound
+            off = solution.theta.copy()
+            off[0] += 10 * solution.gradient_bound / regularization
+            assert exact_gradient_norm(problem, off) > solution.gradient_bound
 
 
 def test_the_certificate_is_not_idle():
     """It stays within a few hundred times the gradient that rounding alone leaves."""
     problem = problem_of(*make("plain", 40, 6, 5), Logistic(), 1.0)
-    found = minimise(problem)
-    assert found.gradient_bound < 1e-13
+    solution = minimise(problem)
+    assert solution.gradient_bound < 1e-13
 
 
 @pytest.mark.parametrize("exponent", [-200, -100, 3, 8])
@@ -91,25 +91,25 @@ def test_the_certificate_is_true_for_any_scale_of_the_rows(loss, exponent):
     """Squares of 1e-200 underflow, predictors of 1e8 saturate: the bound says what it knows."""
     X, y = make("plain", 9, 3, 8)
     problem = problem_of(X * 10.0**exponent, y, loss, 1e-2)
-    found = minimise(problem, tolerance=1e-12 * max(1.0, 10.0**exponent), require=False)
-    assert exact_gradient_norm(problem, found.theta) <= found.gradient_bound
+    solution = minimise(problem, tolerance=1e-12 * max(1.0, 10.0**exponent), require=False)
+    assert exact_gradient_norm(problem, solution.theta) <= solution.gradient_bound
 
 
 def test_wide_long_and_square_problems():
     for n, d in [(2, 3000), (300, 1200), (30_000, 12)]:
         X, y = make("plain", n, d, 3)
-        found = minimise(problem_of(X, y, Logistic(), 1e-3))
-        assert found.gradient_bound <= 1e-12
+        solution = minimise(problem_of(X, y, Logistic(), 1e-3))
+        assert solution.gradient_bound <= 1e-12
 
 
 def test_a_long_gradient_is_certified_too():
     """50,000 rows against a gradient in extended precision with pairwise sums."""
     X, y = make("heavy-tailed", 50_000, 4, 9)
-    found = minimise(problem_of(X, y, Logistic(), 1e-4))
+    solution = minimise(problem_of(X, y, Logistic(), 1e-4))
     wide = X.astype(np.longdouble)
-    slope = -y / (1 + np.exp(y * (wide @ found.theta.astype(np.longdouble))))
-    gradient = (wide * slope[:, None]).mean(axis=0) + np.longdouble(1e-4) * found.theta
-    assert float(np.sqrt(np.sum(gradient**2))) <= found.gradient_bound <= 1e-12
+    slope = -y / (1 + np.exp(y * (wide @ solution.theta.astype(np.longdouble))))
+    gradient = (wide * slope[:, None]).mean(axis=0) + np.longdouble(1e-4) * solution.theta
+    assert float(np.sqrt(np.sum(gradient**2))) <= solution.gradient_bound <= 1e-12
 
 
 @pytest.mark.parametrize("regularization", [1.0, 1e-2, 1e-4])

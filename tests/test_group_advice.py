@@ -31,7 +31,7 @@ def constants(epsilon, delta, penalty=1.0):
     }
 
 
-def persons_delta(how, k, tilt, noise=1.0):
+def persons_delta(mechanism, k, tilt, noise=1.0):
     """δ(1) of k equal rows, σ × ``noise``; 10⁵ rows next to 0 add ``tilt`` to the gradient."""
     count = 100_000
     line = Line(
@@ -39,9 +39,9 @@ def persons_delta(how, k, tilt, noise=1.0):
         y=np.ones(2),
         times=np.array([k, count]),
         loss="logistic",
-        penalty_sum=how.penalty_sum,
+        penalty_sum=mechanism.penalty_sum,
         noise="gaussian",
-        unit=noise * how.resolution,
+        unit=noise * mechanism.resolution,
     )
     p, q = pair(line, line.without_first())
     return max(divergence(p, q, EPSILON), divergence(q, p, EPSILON))
@@ -56,10 +56,10 @@ def published(start):
 @pytest.mark.parametrize("k", SIZES)
 @pytest.mark.parametrize("mechanism", [OutputPerturbation, ObjectivePerturbation])
 def test_pure_noise_at_a_share_of_epsilon_keeps_epsilon(mechanism, k):
-    how = mechanism(**constants(EPSILON / k, None))
-    found = how.guarantee(k)
-    assert found.epsilon(0.0) == pytest.approx(EPSILON, rel=1e-12)
-    assert found.delta(EPSILON * (1 + 1e-12)) == 0.0
+    perturbation = mechanism(**constants(EPSILON / k, None))
+    guarantee = perturbation.guarantee(k)
+    assert guarantee.epsilon(0.0) == pytest.approx(EPSILON, rel=1e-12)
+    assert guarantee.delta(EPSILON * (1 + 1e-12)) == 0.0
 
 
 @pytest.mark.parametrize("k", SIZES)
@@ -69,9 +69,9 @@ def test_k_times_the_noise_on_a_minimiser_keeps_epsilon_and_delta(k):
     smaller = GaussianNoise(mu=noise.mu / k).epsilon(DELTA)
     assert smaller < EPSILON / k
     row = OutputPerturbation(**constants(EPSILON, DELTA))
-    how = OutputPerturbation(**constants(smaller, DELTA))
-    assert how.resolution == pytest.approx(k * row.resolution, rel=1e-6)
-    assert how.guarantee(k).delta(EPSILON) == pytest.approx(DELTA, rel=1e-5)
+    mechanism = OutputPerturbation(**constants(smaller, DELTA))
+    assert mechanism.resolution == pytest.approx(k * row.resolution, rel=1e-6)
+    assert mechanism.guarantee(k).delta(EPSILON) == pytest.approx(DELTA, rel=1e-5)
     share = OutputPerturbation(**constants(EPSILON / k, DELTA))
     mu = k * share.sensitivity / share.resolution
     times = gaussian_delta(EPSILON, mu) / DELTA
@@ -83,9 +83,11 @@ def test_k_times_the_noise_on_a_minimiser_keeps_epsilon_and_delta(k):
 @pytest.mark.parametrize("k", SIZES)
 def test_k_times_the_noise_on_an_objective_does_not_keep_delta(k):
     """The determinant of k rows stays; where λ is large it hardly counts."""
-    how = ObjectivePerturbation(**constants(EPSILON, DELTA, penalty=1e-3))
-    assert how.is_raised
-    worst = max(persons_delta(how, k, tilt, noise=k) for tilt in np.linspace(0, 60, 61)) / DELTA
+    mechanism = ObjectivePerturbation(**constants(EPSILON, DELTA, penalty=1e-3))
+    assert mechanism.is_raised
+    worst = (
+        max(persons_delta(mechanism, k, tilt, noise=k) for tilt in np.linspace(0, 60, 61)) / DELTA
+    )
     assert worst > 30
     shown = published("objective perturbation, Gaussian, with k times")[SIZES.index(k)]
     assert shown <= worst <= 1.05 * shown
@@ -98,17 +100,17 @@ def test_k_times_the_noise_on_an_objective_does_not_keep_delta(k):
 @pytest.mark.parametrize("k", SIZES)
 def test_rows_per_person_keeps_both_on_an_objective(k, penalty):
     """With a little less noise than ε/k and δ(e^(ε/k) − 1)/(e^ε − 1) need."""
-    how = ObjectivePerturbation(**constants(EPSILON, DELTA, penalty), rows_per_person=k)
-    assert how.guarantee(k).delta(EPSILON) == DELTA
+    mechanism = ObjectivePerturbation(**constants(EPSILON, DELTA, penalty), rows_per_person=k)
+    assert mechanism.guarantee(k).delta(EPSILON) == DELTA
     tilts = np.linspace(0, 60 + 12 * penalty, 31)
-    found = max(persons_delta(how, k, tilt) for tilt in tilts)
-    assert found <= DELTA
+    result = max(persons_delta(mechanism, k, tilt) for tilt in tilts)
+    assert result <= DELTA
     share = DELTA * math.expm1(EPSILON / k) / math.expm1(EPSILON)
     shares = ObjectivePerturbation(**constants(EPSILON / k, share, penalty))
-    assert how.penalty_sum == shares.penalty_sum
-    assert how.resolution < (1 - 1e-3) * shares.resolution
+    assert mechanism.penalty_sum == shares.penalty_sum
+    assert mechanism.resolution < (1 - 1e-3) * shares.resolution
     if penalty == 30.0:
-        assert found > 0.9 * DELTA
-        assert how.resolution == pytest.approx(
+        assert result > 0.9 * DELTA
+        assert mechanism.resolution == pytest.approx(
             k * ObjectivePerturbation(**constants(EPSILON, DELTA, penalty)).resolution, rel=1e-5
         )

@@ -44,7 +44,7 @@ def naive_figures(scores, rows):
 
 def assert_figures(group: Group, scores, rows):
     expected = naive_figures(list(scores), list(rows))
-    found = (
+    result = (
         group.rows,
         group.share,
         group.mean,
@@ -53,7 +53,7 @@ def assert_figures(group: Group, scores, rows):
         group.top_share,
         group.lift,
     )
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(result, expected, rtol=1e-12)
 
 
 def holds(condition: str, table: dict[str, list]) -> np.ndarray:
@@ -67,8 +67,8 @@ def holds(condition: str, table: dict[str, list]) -> np.ndarray:
         inner = condition[1 : -len(" or missing)")]
         name = re.split(r" (?:<=|>) ", inner)[0]
         return holds(inner, table) | ~known[name]
-    if found := re.fullmatch(r"(.+) (<=|>) (\S+)", condition):
-        name, sign, number = found[1], found[2], float(found[3])
+    if result := re.fullmatch(r"(.+) (<=|>) (\S+)", condition):
+        name, sign, number = result[1], result[2], float(result[3])
         values = [v if ok else math.nan for v, ok in zip(table[name], known[name], strict=True)]
         values = np.array(values, dtype=float)
         return values <= number if sign == "<=" else values > number
@@ -256,7 +256,7 @@ def test_the_order_of_the_rows_changes_nothing():
     assert group_exposure(scores, numbers) == group_exposure(scores[order], numbers[order])
 
 
-def test_constant_and_infinite_scores_single_nobody_out():
+def test_constant_and_infinite_scores_single_no_one_out():
     for value in (0.0, 2.0, math.inf):
         grouping = group_exposure(np.full(300, value), np.arange(300) % 3)
         assert [group.lift for group in grouping] == pytest.approx([1, 1, 1])
@@ -269,7 +269,7 @@ def test_constant_and_infinite_scores_single_nobody_out():
 
 
 @pytest.mark.parametrize(
-    ("scores", "column", "options", "said"),
+    ("scores", "column", "options", "message"),
     [
         ([1.0, math.nan], ["a", "b"], {}, "scores"),
         ([1.0, -1.0], ["a", "b"], {}, "scores"),
@@ -284,8 +284,8 @@ def test_constant_and_infinite_scores_single_nobody_out():
         ([1.0, 2.0], ["a", "b"], {"bins": 2.5}, "bins=2.5"),
     ],
 )
-def test_bad_input_is_refused(scores, column, options, said):
-    with pytest.raises(InvalidInput, match=re.escape(said)):
+def test_bad_input_is_refused(scores, column, options, message):
+    with pytest.raises(InvalidInput, match=re.escape(message)):
         group_exposure(scores, column, name="c", **options)
 
 
@@ -349,7 +349,7 @@ def assert_leaves_are_what_they_say(explanation: Explanation, scores, table):
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("depth", [1, 2, 3])
-def test_every_leaf_is_what_its_label_says(seed, depth):
+def test_every_leaf_holds_the_rows_of_its_label(seed, depth):
     table, rng = people(700, seed)
     missing = np.array([value is None for value in table["age"]])
     level = np.array([value == "de" for value in table["country"]])
@@ -466,17 +466,25 @@ def test_infinite_cells_have_their_place():
 def test_thresholds_are_short_and_no_rows_own_unless_whole(seed):
     rng = np.random.default_rng(seed)
     values = np.unique(rng.normal(size=300) * 10.0 ** rng.integers(-9, 9))
-    for low, high in pairwise(values):
-        short = tree._short_between(float(low), float(high))
+    for low, high in pairwise(values[::3]):
+        short = threshold_between(low, high)
         assert low < short < high
         # Rounding the middle to fewer digits than are shown leaves the gap.
         shown = len(re.sub(r"e.*|[-.]|\.0$", "", repr(short)).strip("0"))
         for fewer in range(1, shown):
             assert not low < float(f"{(low + high) / 2:.{fewer}g}") < high
-    assert tree._short_between(61.0, 62.0) == 61
-    assert tree._short_between(20.0, 30.0) == 20
+    assert threshold_between(61.0, 62.0) == 61
+    assert threshold_between(20.0, 30.0) == 20
     following = math.nextafter(0.1, 1)
-    assert tree._short_between(0.1, following) == 0.1
+    assert threshold_between(0.1, following) == 0.1
+
+
+def threshold_between(low, high):
+    """The threshold of a tree whose rows have these two values."""
+    column = np.repeat([low, high], 10)
+    groups = explain_exposure(np.repeat([1.0, 9.0], 10), pd.DataFrame({"x": column}))
+    (threshold,) = {float(group.label.split()[-1]) for group in groups}
+    return threshold
 
 
 def test_few_rows_and_constant_columns_do_not_split():
@@ -527,7 +535,7 @@ def test_of_equal_cuts_the_tree_takes_the_first():
     assert tree.grow(column, columns, depth=3, least=5).labels == ("first is 0", "first is 1")
 
 
-def test_a_large_table_is_sampled_and_says_so(monkeypatch):
+def test_a_large_table_is_sampled_with_a_notice(monkeypatch):
     table, rng = people(4000)
     age = np.array([math.nan if value is None else value for value in table["age"]])
     scores = rng.exponential(size=4000) * 0.01 + (age > 60)
@@ -547,7 +555,7 @@ def test_a_large_table_is_sampled_and_says_so(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("X", "options", "said"),
+    ("X", "options", "message"),
     [
         (np.ones((3, 1)), {}, "has 3 entries"),
         (np.ones((2, 1)), {"depth": 4}, "depth=4"),
@@ -558,8 +566,8 @@ def test_a_large_table_is_sampled_and_says_so(monkeypatch):
         (np.ones(2), {}, "dimensions"),
     ],
 )
-def test_a_bad_table_is_refused(X, options, said):
-    with pytest.raises(InvalidInput, match=said):
+def test_a_bad_table_is_refused(X, options, message):
+    with pytest.raises(InvalidInput, match=message):
         explain_exposure([1.0, 2.0], X, **options)
 
 
@@ -577,23 +585,23 @@ def rows_of_persons(seed=0, count=60, most=7):
 def test_each_row_counts_with_the_score_of_its_person():
     scores, owner, rng = rows_of_persons()
     city = rng.choice(["Oslo", "Bergen", "Paris"], len(owner))
-    found = group_exposure(scores, city, name="city", owner=owner)
+    result = group_exposure(scores, city, name="city", owner=owner)
     spread = [float(scores[person]) for person in owner]
-    for group in found:
+    for group in result:
         rows = [row for row in range(len(owner)) if city[row] == group.label]
         assert_figures(group, spread, rows)
         assert group.persons == len({int(owner[row]) for row in rows}) < group.rows
         assert group.to_json()["persons"] == group.persons
-    assert found.rows == len(owner)
-    shown = str(found)
-    assert f"{len(owner)} rows, each with its person's exposure, by city" in shown.splitlines()
-    assert re.search(r"^ +group +lift +rows +persons +of all rows", shown, re.MULTILINE)
-    assert "persons" in found._repr_html_()
+    assert result.rows == len(owner)
+    shown = str(result)
+    assert f"{len(owner)} rows, each with its person's exposure" in shown
+    assert re.search(r"^ +group .* persons ", shown, re.MULTILINE)
+    assert "persons" in result._repr_html_()
     # Rows on their own say nothing of persons.
     plain = group_exposure(spread, city, name="city")
     assert "person" not in str(plain) + plain._repr_html_()
     assert {group.to_json()["persons"] for group in plain} == {None}
-    assert [group.rows for group in plain] == [group.rows for group in found]
+    assert [group.rows for group in plain] == [group.rows for group in result]
 
 
 def test_many_rows_of_few_persons_are_not_for_review():
@@ -606,7 +614,7 @@ def test_many_rows_of_few_persons_are_not_for_review():
     assert group_exposure(scores, five, owner=owner).audience is Audience.NEEDS_REVIEW
 
 
-def test_a_tree_of_persons_singles_nobody_out():
+def test_a_tree_of_persons_singles_no_one_out():
     scores, owner, rng = rows_of_persons(count=100)
     # One exposed person with very many rows, who is alone at a place of a column; and ten more.
     owner = np.concatenate([owner, np.zeros(300, dtype=np.int64)])
@@ -615,21 +623,21 @@ def test_a_tree_of_persons_singles_nobody_out():
     column = rng.normal(size=len(owner))
     column[owner == 0] = 10.0
     column[owner >= 90] += 100.0
-    found = explain_exposure(scores, column[:, None], owner=owner)
-    assert len(found) > 1
-    assert min(group.persons for group in found) >= 5
-    assert found.audience is Audience.NEEDS_REVIEW
-    assert found.groups[0].label.startswith("column 0 > ")
+    result = explain_exposure(scores, column[:, None], owner=owner)
+    assert len(result) > 1
+    assert min(group.persons for group in result) >= 5
+    assert result.audience is Audience.NEEDS_REVIEW
+    assert result.groups[0].label.startswith("column 0 > ")
     # Power: the same rows on their own make a leaf of hers.
     alone = explain_exposure(scores[owner], column[:, None])
     assert any(group.mean == group.largest == 40.0 for group in alone)
-    assert not any(group.mean == group.largest for group in found)
+    assert not any(group.mean == group.largest for group in result)
 
 
 def test_where_there_are_few_persons_nothing_is_divided():
     scores, owner, rng = rows_of_persons(count=9, most=40)
-    found = explain_exposure(scores, rng.normal(size=(len(owner), 2)), owner=owner)
-    assert [(group.label, group.persons) for group in found] == [("all rows", 9)]
+    result = explain_exposure(scores, rng.normal(size=(len(owner), 2)), owner=owner)
+    assert [(group.label, group.persons) for group in result] == [("all rows", 9)]
 
 
 def test_persons_of_one_row_give_the_same_groups_and_the_same_tree():
@@ -637,11 +645,11 @@ def test_persons_of_one_row_give_the_same_groups_and_the_same_tree():
     scores, X = rng.exponential(size=300), rng.normal(size=(300, 3))
     scores[X[:, 0] > 1] += 3
     owner = np.arange(300)
-    for found, plain in (
+    for result, plain in (
         (group_exposure(scores, X[:, 0], owner=owner), group_exposure(scores, X[:, 0])),
         (explain_exposure(scores, X, owner=owner), explain_exposure(scores, X)),
     ):
-        assert len(found) > 1
+        assert len(result) > 1
         assert [{**group.to_json(), "persons": group.rows} for group in plain] == [
-            group.to_json() for group in found
+            group.to_json() for group in result
         ]

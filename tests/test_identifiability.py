@@ -1,4 +1,4 @@
-"""The verb: promises in an attacker's terms, and the promises that keep a goal."""
+"""The verb: guarantees in an attacker's terms, and the guarantees that keep a goal."""
 
 import json
 import math
@@ -18,7 +18,7 @@ from expost.profiles.identifiability import identifiability
 from expost.profiles.posterior import RowIdentifiability
 from expost.risk import DPSGD, EpsilonDelta, GaussianNoise, NormLaplaceNoise
 from expost.types import Audience
-from reaching import WRONG
+from parameters import WRONG
 from settings import OUTPUT
 
 # Of figures that are rounded up by a few roundings, or by a root that is bracketed.
@@ -63,10 +63,10 @@ def naive_delta(epsilon, mu):
         return mpmath.ncdf(mu / 2 - epsilon / mu) - late
 
 
-def agrees(found, key, naive):
+def agrees(result, key, naive):
     """Every figure of the route is the naive one, and on its exposed side."""
     for name, exact in naive.items():
-        value = found.figure(name).by[key]
+        value = result.figure(name).by[key]
         assert value == pytest.approx(float(exact), rel=CLOSE), name
         sign = -1 if name == "one_in" else 1
         assert sign * value >= sign * float(exact) * (1 - sign * 1e-15), name
@@ -75,102 +75,103 @@ def agrees(found, key, naive):
 @pytest.mark.parametrize("prior", [0.5, 0.01])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.1, 1e-6), (4.0, 0.03), (2.5, 0)])
 def test_what_any_mechanism_and_gaussian_noise_allow(epsilon, delta, prior):
-    found = identifiability(epsilon=epsilon, delta=delta or None, prior=prior)
+    risk = identifiability(epsilon=epsilon, delta=delta or None, prior=prior)
     passed = 10 * delta
-    assert (found.delta, found.exceeded, found.prior) == (delta, passed, prior)
-    agrees(found, "any", naive_any(epsilon, delta, prior=prior, exceeded=passed))
-    assert found.epsilon == epsilon
-    assert found.guarantee == EpsilonDelta(epsilon=epsilon, delta=delta)
-    assert (found.posterior, found.one_in) == (
-        found.figure("posterior").by["any"],
-        found.figure("one_in").by["any"],
+    assert (risk.delta, risk.exceeded, risk.prior) == (delta, passed, prior)
+    agrees(risk, "any", naive_any(epsilon, delta, prior=prior, exceeded=passed))
+    assert risk.epsilon == epsilon
+    assert risk.guarantee == EpsilonDelta(epsilon=epsilon, delta=delta)
+    assert (risk.posterior, risk.one_in) == (
+        risk.figure("posterior").by["any"],
+        risk.figure("one_in").by["any"],
     )
     if not delta:
-        assert [route.key for route in found.routes] == ["any"]
-        assert found.mu is None
+        assert [route.key for route in risk.routes] == ["any"]
+        assert risk.mu is None
         return
-    assert naive_delta(epsilon, found.mu) <= delta
-    assert naive_delta(epsilon, found.mu * 1.0001) > delta
-    # Where the noise is known a belief may be passed with probability δ, not 10·δ.
-    agrees(found, "gaussian", naive_gaussian(found.mu, prior=prior, exceeded=delta))
-    assert [route.exceeded for route in found.routes] == [passed, delta]
+    assert naive_delta(epsilon, risk.mu) <= delta
+    assert naive_delta(epsilon, risk.mu * 1.0001) > delta
+    # Where the noise is known a posterior may be exceeded with probability δ, not 10·δ.
+    agrees(risk, "gaussian", naive_gaussian(risk.mu, prior=prior, exceeded=delta))
+    assert [route.exceeded for route in risk.routes] == [passed, delta]
     # The known noise gives less away than the worst of all mechanisms.
-    assert found.figure("advantage").by["gaussian"] < found.figure("advantage").by["any"]
+    assert risk.figure("advantage").by["gaussian"] < risk.figure("advantage").by["any"]
 
 
 def test_gaussian_noise_for_a_posterior_passes_it_with_probability_delta():
     """Φ(μ/2 − ε/μ) = δ at ε = logit(0.9): μ = .805 and advantage .3127 for δ = 0.01.
 
-    The μ that is (ε, δ)-DP, .961 with .3691, passes the belief in 3.5 % of releases: not used.
+    The μ that is (ε, δ)-DP, .961 with .3691, exceeds the posterior in 3.5 % of releases: not used.
     """
-    found = identifiability(max_posterior=0.9, delta=0.01)
+    risk = identifiability(max_posterior=0.9, delta=0.01)
     epsilon = math.log(9)
 
     def passed(mu):
         return float(mpmath.ncdf(mu / 2 - epsilon / mu))
 
-    assert found.mu == pytest.approx(0.805, abs=5e-4)
-    assert passed(found.mu) == pytest.approx(0.01, rel=1e-9)
-    assert passed(found.mu) <= 0.01 * (1 + 1e-12) < passed(found.mu * 1.0001)
-    assert found.figure("advantage").by["gaussian"] == pytest.approx(0.3127, abs=5e-5)
+    assert risk.mu == pytest.approx(0.805, abs=5e-4)
+    assert passed(risk.mu) == pytest.approx(0.01, rel=1e-9)
+    assert passed(risk.mu) <= 0.01 * (1 + 1e-12) < passed(risk.mu * 1.0001)
+    assert risk.figure("advantage").by["gaussian"] == pytest.approx(0.3127, abs=5e-5)
     analytic = expost.risk.calibrate(GaussianNoise, epsilon=epsilon, delta=0.01).mu
     assert analytic == pytest.approx(0.961, abs=5e-4)
     assert GaussianNoise(mu=analytic).advantage == pytest.approx(0.3691, abs=5e-5)
     assert passed(analytic) == pytest.approx(0.035, abs=5e-4)
-    # Simulated: one μ passes the belief in 1 % of releases, the other in 3.5 %.
+    # Simulated: one μ exceeds the posterior in 1 % of releases, the other in 3.5 %.
     z = np.random.default_rng(8).standard_normal(10**6)
-    often = {mu: float(np.mean(mu * mu / 2 + mu * z > epsilon)) for mu in (found.mu, analytic)}
+    often = {mu: float(np.mean(mu * mu / 2 + mu * z > epsilon)) for mu in (risk.mu, analytic)}
     error = math.sqrt(0.01 * 0.99 / 10**6)
-    assert often[found.mu] == pytest.approx(0.01, abs=4 * error)
+    assert often[risk.mu] == pytest.approx(0.01, abs=4 * error)
     assert often[analytic] > 0.01 + 100 * error
     # Any mechanism needs a probability above δ, and both are stated.
-    assert found.figure("posterior").by["gaussian"] == pytest.approx(0.9, rel=1e-9)
-    assert {route.key: route.exceeded for route in found.routes if route.guarantee} == {
+    assert risk.figure("posterior").by["gaussian"] == pytest.approx(0.9, rel=1e-9)
+    assert {route.key: route.exceeded for route in risk.routes if route.guarantee} == {
         "any": 0.1,
         "gaussian": 0.01,
     }
-    assert "1 in 10 (any mechanism), 1 in 100 (Gaussian noise)" in str(found)
-    assert json.loads(found.to_json())["routes"]["gaussian"]["exceeded"] == 0.01
+    assert "1 in 10 (" in str(risk)
+    assert "1 in 100 (" in str(risk)
+    assert json.loads(risk.to_json())["routes"]["gaussian"]["exceeded"] == 0.01
     # A named probability is that of both.
     named = identifiability(max_posterior=0.9, delta=0.01, exceeded=0.1)
     assert passed(named.mu) == pytest.approx(0.1, rel=1e-9)
-    assert named.epsilon == found.epsilon
+    assert named.epsilon == risk.epsilon
 
 
 @pytest.mark.parametrize("delta", [None, 1e-6])
 def test_gaussian_noise_and_a_model_of_it(delta):
-    found = identifiability(mu=0.7, delta=delta, prior=0.2, exceeded=delta)
-    agrees(found, "gaussian", naive_gaussian(0.7, prior=0.2, exceeded=delta or 0))
-    assert found.figure("sigma").by["gaussian"] >= 1 / 0.7
+    risk = identifiability(mu=0.7, delta=delta, prior=0.2, exceeded=delta)
+    agrees(risk, "gaussian", naive_gaussian(0.7, prior=0.2, exceeded=delta or 0))
+    assert risk.figure("sigma").by["gaussian"] >= 1 / 0.7
     if delta is None:
-        assert found.epsilon is None
-        assert found.posterior is None
-        assert "Without a δ" in str(found)
+        assert risk.epsilon is None
+        assert risk.posterior is None
+        assert "Without a δ" in str(risk)
     else:
-        assert naive_delta(found.epsilon, 0.7) <= delta
-        assert found.figure("advantage").by["any"] > found.advantage
-    assert identifiability(GaussianNoise(mu=0.7), delta=delta).advantage == found.advantage
+        assert naive_delta(risk.epsilon, 0.7) <= delta
+        assert risk.figure("advantage").by["any"] > risk.advantage
+    assert identifiability(GaussianNoise(mu=0.7), delta=delta).advantage == risk.advantage
 
 
 def test_dpsgd_of_whole_batches_is_gaussian_noise():
-    found = identifiability(noise_multiplier=4.0, steps=16, delta=1e-5)
-    assert found.exceeded == 1e-5
+    risk = identifiability(noise_multiplier=4.0, steps=16, delta=1e-5)
+    assert risk.exceeded == 1e-5
     naive = naive_gaussian(1.0, exceeded=1e-5)
     for name in ("advantage", "true_positive_rate"):
-        value = found.figure(name).by["dpsgd"]
+        value = risk.figure(name).by["dpsgd"]
         assert float(naive[name]) * (1 - 1e-12) <= value <= float(naive[name]) * (1 + 1e-9)
     # Steps that react to each other may keep evidence: 1e-5 is found at a rate of Φ(Φ⁻¹(1e-5) − 1).
     with mpmath.workdps(30):
         score = mpmath.sqrt(2) * mpmath.erfinv(2 * mpmath.mpf("1e-5") - 1)
         loss = mpmath.log(mpmath.mpf("1e-5") / mpmath.ncdf(score - 1))
-        assert found.posterior == pytest.approx(float(1 / (1 + mpmath.exp(-loss))), rel=1e-9)
-    assert found.posterior > naive["posterior"]
-    assert naive_delta(found.epsilon, 1.0) <= 1e-5
+        assert risk.posterior == pytest.approx(float(1 / (1 + mpmath.exp(-loss))), rel=1e-9)
+    assert risk.posterior > naive["posterior"]
+    assert naive_delta(risk.epsilon, 1.0) <= 1e-5
     sampled = identifiability(noise_multiplier=4.0, steps=16, sampling_rate=0.1, delta=1e-5)
-    assert sampled.advantage < 0.5 * found.advantage
-    assert sampled.posterior < found.posterior
+    assert sampled.advantage < 0.5 * risk.advantage
+    assert sampled.posterior < risk.posterior
     exchanged = identifiability(noise_multiplier=4.0, steps=16, relation="replace", delta=1e-5)
-    assert exchanged.advantage > 1.5 * found.advantage
+    assert exchanged.advantage > 1.5 * risk.advantage
 
 
 GOALS = [
@@ -187,55 +188,55 @@ GOALS = [
 def test_what_keeps_a_goal_keeps_it_and_no_noise_is_wasted(goal, delta):
     option, value = next(iter(goal.items()))
     rest, name = {key: goal[key] for key in goal if key != option}, option.removeprefix("max_")
-    found = identifiability(**goal, delta=delta)
-    assert found.is_goal
-    setting = {"prior": found.prior, "exceeded": found.exceeded, "fpr": found.false_positive_rate}
+    risk = identifiability(**goal, delta=delta)
+    assert risk.is_goal
+    setting = {"prior": risk.prior, "exceeded": risk.exceeded, "fpr": risk.false_positive_rate}
 
     def keeps(figure):
         return figure >= value * (1 - 1e-12) if name == "one_in" else figure <= value * (1 + 1e-12)
 
-    assert keeps(naive_any(found.epsilon, delta or 0, **setting)[name])
-    assert not keeps(naive_any(found.epsilon * 1.0001, delta or 0, **setting)[name])
-    if found.mu is not None:
+    assert keeps(naive_any(risk.epsilon, delta or 0, **setting)[name])
+    assert not keeps(naive_any(risk.epsilon * 1.0001, delta or 0, **setting)[name])
+    if risk.mu is not None:
         setting["exceeded"] = delta or 0.0
-        assert keeps(naive_gaussian(found.mu, **setting)[name])
-        assert not keeps(naive_gaussian(found.mu * 1.0001, **setting)[name])
-        assert found.figure("sigma").by["gaussian"] >= 1 / found.mu
+        assert keeps(naive_gaussian(risk.mu, **setting)[name])
+        assert not keeps(naive_gaussian(risk.mu * 1.0001, **setting)[name])
+        assert risk.figure("sigma").by["gaussian"] >= 1 / risk.mu
     else:
         assert delta is None
         assert name in ("posterior", "one_in")
     # Asking the other way round says the same.
-    again = identifiability(epsilon=found.epsilon, delta=delta, **rest)
+    again = identifiability(epsilon=risk.epsilon, delta=delta, **rest)
     assert getattr(again, name) == pytest.approx(value, rel=1e-9)
     assert keeps(getattr(again, name))
-    shown = found.figure("epsilon").shown["any"]
-    assert float(shown) <= found.epsilon
+    shown = risk.figure("epsilon").shown["any"]
+    assert float(shown) <= risk.epsilon
 
 
 def test_the_noise_of_dpsgd_that_keeps_a_goal():
     run = {"steps": 20, "sampling_rate": 0.05}
     for goal in ({"max_posterior": 0.9, "delta": 1e-5}, {"advantage": 0.25}):
         option, value = next(iter(goal.items()))
-        name, found = option.removeprefix("max_"), identifiability(**goal, **run)
-        noise = found.noise_multiplier
+        name, risk = option.removeprefix("max_"), identifiability(**goal, **run)
+        noise = risk.noise_multiplier
         kept, less = (DPSGD(noise_multiplier=much, **run) for much in (noise, 0.98 * noise))
         if name == "posterior":
             assert kept.posterior(delta=1e-5) <= value < less.posterior(delta=1e-5)
         else:
             assert kept.advantage <= value < less.advantage
-        assert found.figure(name).by["dpsgd"] <= value
-        assert float(found.figure("noise_multiplier").shown["dpsgd"]) >= noise * (1 - 1e-14)
+        assert risk.figure(name).by["dpsgd"] <= value
+        assert float(risk.figure("noise_multiplier").shown["dpsgd"]) >= noise * (1 - 1e-14)
     with pytest.raises(InvalidInput, match="delta"):
         identifiability(max_posterior=0.9, **run)
 
 
 def test_several_releases():
-    one = identifiability(epsilon=0.5, delta=1e-6)
+    single = identifiability(epsilon=0.5, delta=1e-6)
     five = identifiability(epsilon=0.5, delta=1e-6, releases=5)
     assert five.delta == pytest.approx(5e-6)
     assert five.exceeded == pytest.approx(5e-5)
     assert (
-        one.advantage
+        single.advantage
         < five.advantage
         <= naive_any(2.5, 5e-6, exceeded=0.5)["advantage"] * (1 + 1e-9)
     )
@@ -278,34 +279,34 @@ def test_the_answer_has_the_audience_of_its_model(tmp_path):
     assert "needs review" not in str(free)
     assert free.to_json(tmp_path / "free.json").name == "free.json"
     for subject in (model, model.release_, path, str(path)):
-        found = identifiability(subject, delta=1e-6, releases=2)
-        assert found.audience is Audience.NEEDS_REVIEW
-        assert found.comparison.audience is found.curves().audience is Audience.NEEDS_REVIEW
-        assert str(found).endswith(Audience.NEEDS_REVIEW.meaning)
-        assert sum("needs review" in notice for notice in found.notices) == 1
-        assert (found.posterior, found.epsilon) == (free.posterior, free.epsilon)
-    written = found.to_json(tmp_path / "found.json")
+        risk = identifiability(subject, delta=1e-6, releases=2)
+        assert risk.audience is Audience.NEEDS_REVIEW
+        assert risk.comparison.audience is risk.curves().audience is Audience.NEEDS_REVIEW
+        assert str(risk).endswith(Audience.NEEDS_REVIEW.meaning)
+        assert sum("needs review" in notice for notice in risk.notices) == 1
+        assert (risk.posterior, risk.epsilon) == (free.posterior, free.epsilon)
+    written = risk.to_json(tmp_path / "found.json")
     assert written.name == "found.CURATOR-ONLY.json"
     assert json.loads(written.read_text())["audience"] == "needs-review"
-    for result in (free, found):
+    for result in (free, risk):
         for drawn in (result, result.curves()):
             axes = drawn.plot("epsilon").axes_
             assert all(result.audience.meaning in {t.get_text() for t in ax.texts} for ax in axes)
-    assert "needs review" in found._repr_html_()
+    assert "needs review" in risk._repr_html_()
     assert "needs review" not in free._repr_html_()
 
 
 def test_a_released_model_and_its_profile(tmp_path):
     model, path, rows = released(tmp_path, epsilon=2.0)
-    found = identifiability(path)
+    risk = identifiability(path)
     own = NormLaplaceNoise(separation=2.0, dimension=4)
-    assert found.guarantee == own
-    assert found.advantage == own.advantage
+    assert risk.guarantee == own
+    assert risk.advantage == own.advantage
     # Tighter than any mechanism with its ε.
-    assert found.advantage < found.figure("advantage").by["any"] == pytest.approx(math.tanh(1))
-    assert found.epsilon == 2.0
+    assert risk.advantage < risk.figure("advantage").by["any"] == pytest.approx(math.tanh(1))
+    assert risk.epsilon == 2.0
     for subject in (str(path), model, model.release_):
-        assert identifiability(subject).fields() == found.fields()
+        assert identifiability(subject).fields() == risk.fields()
     profile = expost.profile(model, *rows)
     rowwise = identifiability(profile, prior=0.1)
     assert isinstance(rowwise, RowIdentifiability)
@@ -318,14 +319,14 @@ def test_a_released_model_and_its_profile(tmp_path):
 
 def test_models_by_other_mechanisms(tmp_path):
     _, path, _ = released(tmp_path, epsilon=2.0, delta=1e-4, noise="gaussian")
-    found = identifiability(path)
-    assert found.delta == 1e-4
-    assert isinstance(found.guarantee, GaussianNoise)
-    assert found.epsilon == pytest.approx(2.0, rel=1e-4)
+    risk = identifiability(path)
+    assert risk.delta == 1e-4
+    assert isinstance(risk.guarantee, GaussianNoise)
+    assert risk.epsilon == pytest.approx(2.0, rel=1e-4)
     objective = {"mechanism": "objective", "noise": "gaussian"}
     _, path, _ = released(tmp_path, epsilon=2.0, delta=1e-4, **objective)
-    found = identifiability(path)
-    assert found.guarantee == EpsilonDelta(epsilon=2.0, delta=1e-4)
+    risk = identifiability(path)
+    assert risk.guarantee == EpsilonDelta(epsilon=2.0, delta=1e-4)
     with pytest.raises(InvalidInput, match="has its own"):
         identifiability(path, delta=1e-9)
     _, path, _ = released(tmp_path, epsilon=math.inf)
@@ -345,24 +346,24 @@ def test_extremes_give_a_right_number(delta):
     """No overflow, no warning (they are errors), nothing certain or private that is not."""
     before = None
     for epsilon in EXTREME_EPSILONS:
-        found = identifiability(epsilon=epsilon, delta=delta)
-        text = str(found)
+        risk = identifiability(epsilon=epsilon, delta=delta)
+        text = str(risk)
         assert "nan" not in text
         assert " 100 %" not in text.replace("< 100 %", "").replace("less than 100 %", "")
         assert "can be certain" not in text
         agrees(
-            found,
+            risk,
             "any",
             {
                 name: value
-                for name, value in naive_any(epsilon, delta or 0, exceeded=found.exceeded).items()
+                for name, value in naive_any(epsilon, delta or 0, exceeded=risk.exceeded).items()
                 if name in ("advantage", "true_positive_rate")
             },
         )
-        assert 0.5 < found.posterior <= 1
-        assert found.advantage > 0
-        json.loads(found.to_json())
-        figures = [found.posterior, found.advantage, found.true_positive_rate]
+        assert 0.5 < risk.posterior <= 1
+        assert risk.advantage > 0
+        json.loads(risk.to_json())
+        figures = [risk.posterior, risk.advantage, risk.true_positive_rate]
         if before is not None:
             assert all(now >= then for now, then in zip(figures, before, strict=True))
         before = figures
@@ -373,16 +374,11 @@ def test_extremes_give_a_right_number(delta):
 
 
 def test_no_guarantee_is_never_private():
-    found = identifiability(epsilon=math.inf)
-    assert (found.posterior, found.advantage, found.true_positive_rate, found.one_in) == (
-        1,
-        1,
-        1,
-        1,
-    )
-    assert found.epsilon == math.inf
-    assert json.loads(found.to_json())["figures"]["epsilon"]["values"]["any"] == "infinity"
-    assert "Nothing is guaranteed" in str(found)
+    risk = identifiability(epsilon=math.inf)
+    assert (risk.posterior, risk.advantage, risk.true_positive_rate, risk.one_in) == (1, 1, 1, 1)
+    assert risk.epsilon == math.inf
+    assert json.loads(risk.to_json())["figures"]["epsilon"]["values"]["any"] == "infinity"
+    assert "Nothing is guaranteed" in str(risk)
 
 
 @pytest.mark.parametrize(
@@ -446,17 +442,17 @@ def test_every_parameter_reaches_its_validator(good, names):
                 identifiability(**{**good, name: value})
 
 
-def test_what_is_told_is_readable_and_may_be_published(tmp_path):
-    found = identifiability(epsilon=1, delta=1e-5, releases=2)
-    assert found.audience is Audience.PUBLIC
-    assert repr(found) == "Identifiability(2 releases of epsilon = 1, delta = 1e-05)"
-    shown = str(found)
-    assert all(symbols(sentence) in shown for sentence in found.sentences)
-    path = found.to_json(tmp_path / "risk.json")
+def test_the_answer_is_readable_and_public(tmp_path):
+    risk = identifiability(epsilon=1, delta=1e-5, releases=2)
+    assert risk.audience is Audience.PUBLIC
+    assert repr(risk).startswith("Identifiability(2 releases ")
+    shown = str(risk)
+    assert all(symbols(sentence) in shown for sentence in risk.sentences)
+    path = risk.to_json(tmp_path / "risk.json")
     assert path.name == "risk.json"
-    assert json.loads(path.read_text()) == json.loads(found.to_json())
+    assert json.loads(path.read_text()) == json.loads(risk.to_json())
     with pytest.raises(InvalidInput, match="name='sigmas'"):
-        found.figure("sigmas")
+        risk.figure("sigmas")
 
 
 def test_the_page_shows_what_is_printed():
@@ -475,5 +471,5 @@ def test_the_page_shows_what_is_printed():
         )
         with pytest.warns(ClippedRowsWarning):
             model.fit(X, patients.target)
-    found = expost.profile(model, X, patients.target).identifiability()
-    assert all(f"    {line}".rstrip() + "\n" in page for line in str(found).splitlines())
+    risk = expost.profile(model, X, patients.target).identifiability()
+    assert all(f"    {line}".rstrip() + "\n" in page for line in str(risk).splitlines())

@@ -84,11 +84,11 @@ def test_a_model_is_listed_with_its_guarantee(tmp_path, name, guarantee, epsilon
     path = saved(tmp_path, name)
     (entry,) = entries_of(path)
     value = json.loads(path.read_text())
-    how = expost.Release.load(path).mechanism
+    mechanism = expost.Release.load(path).mechanism
     assert entry.release == value["sha256"]
-    assert (entry.kind, entry.name, entry.mechanism) == ("model", str(path), how.kind)
+    assert (entry.kind, entry.name, entry.mechanism) == ("model", str(path), mechanism.kind)
     assert (entry.epsilon, entry.delta, entry.rows, entry.dimension) == (epsilon, delta, 60, 4)
-    assert entry.guarantee == (how.guarantee() if guarantee is None else guarantee)
+    assert entry.guarantee == (mechanism.guarantee() if guarantee is None else guarantee)
     assert not entry.seeded
     assert entry.read_from_data == 0
     assert entry.has_guarantee is (epsilon < math.inf)
@@ -98,7 +98,7 @@ def test_a_model_is_listed_with_its_guarantee(tmp_path, name, guarantee, epsilon
         assert entry.guarantee.delta(1.5) <= 1e-5 * (1 + 1e-9)
 
 
-def test_what_a_model_does_not_guarantee_is_said(tmp_path):
+def test_what_a_model_does_not_guarantee_is_stated(tmp_path):
     assert entries_of(saved(tmp_path, "read"))[0].read_from_data == 1
     with pytest.warns(SeededReleaseWarning):
         release = (
@@ -131,14 +131,14 @@ def test_a_large_epsilon_is_still_a_guarantee(tmp_path, options):
     assert ledger.guarantee.epsilon(1e-5) <= 1e4 * (1 + 1e-9)
 
 
-def test_all_together_is_compared_three_ways(tmp_path):
+def test_all_together_is_composed_three_ways(tmp_path):
     paths = [saved(tmp_path, name, f"{name}.json") for name in ("laplace", "gaussian", "svc")]
     ledger = listed(tmp_path / NAME, *paths)
-    found = ledger.composed(1e-5)
-    assert found.releases == 3
-    assert found.row("pld").epsilon == ledger.guarantee.epsilon(1e-5)
-    assert found.row("pld").epsilon < found.row("rdp-tight").epsilon
-    assert found.row("rdp-mironov").epsilon < found.row("sequential").epsilon < 4.5
+    composed = ledger.composed(1e-5)
+    assert composed.releases == 3
+    assert composed.row("pld").epsilon == ledger.guarantee.epsilon(1e-5)
+    assert composed.row("pld").epsilon < composed.row("rdp-tight").epsilon
+    assert composed.row("rdp-mironov").epsilon < composed.row("sequential").epsilon < 4.5
     with pytest.raises(InvalidInput, match="lists no release yet"):
         Ledger.new().composed(1e-5)
 
@@ -238,27 +238,27 @@ def test_a_ledger_is_for_the_curator(tmp_path):
 
 def test_it_only_grows(tmp_path):
     path, first = tmp_path / NAME, saved(tmp_path)
-    one = listed(path, first)
+    single = listed(path, first)
     before = path.stat()
-    assert listed(path, first) == one
+    assert listed(path, first) == single
     # Nothing new: the file was not even written.
     assert path.stat().st_ino == before.st_ino
     two = listed(path, saved(tmp_path, file="b.json"), first)
-    assert two.entries[:1] == one.entries
+    assert two.entries[:1] == single.entries
     assert len(two) == 2
-    assert two.salt == one.salt
+    assert two.salt == single.salt
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "final_name"),
     [
         ("a.json", "a.CURATOR-ONLY.json"),
         ("x.CURATOR-ONLY.json", "x.CURATOR-ONLY.json"),
         (".", NAME),
     ],
 )
-def test_the_name_says_for_whom_it_is(tmp_path, name, found):
-    assert ledger_path(tmp_path / name) == tmp_path / found
+def test_the_name_states_the_audience(tmp_path, name, final_name):
+    assert ledger_path(tmp_path / name) == tmp_path / final_name
     with pytest.raises(InvalidInput, match="must be a file whose name ends in"):
         ledger_path(tmp_path / "none")
 
@@ -304,7 +304,7 @@ def test_what_is_no_ledger_is_refused(tmp_path):
             Ledger(salt=salt)
 
     (tmp_path / "x.json").write_text('{"format": "expost-profile/1"}')
-    with pytest.raises(InvalidInput, match="neither a released model nor a published report"):
+    with pytest.raises(InvalidInput, match="neither a released model"):
         entries_of(tmp_path / "x.json")
     model = saved(tmp_path)
     model.write_text(model.read_text().replace('"seeded": false', '"seeded": true'))
@@ -414,8 +414,8 @@ def test_a_model_beside_a_ledger_that_does_not_list_it(tmp_path):
     listed(tmp_path / NAME, model)
     assert ledger_notice(str(model)) is None
     other = saved(tmp_path, file="other.json")
-    said = ledger_notice(other)
-    assert "is not in the ledger next to it" in said
-    assert "--add" in said
+    notice = ledger_notice(other)
+    assert "is not in the ledger next to it" in notice
+    assert "--add" in notice
     (tmp_path / NAME).write_text("{}")
     assert "cannot be used" in ledger_notice(model)

@@ -172,7 +172,7 @@ def test_a_linked_ledger_grows_where_it_lies(tmp_path):
 
 def test_a_ledger_never_shrinks(tmp_path):
     """Many at once, the same ones again, and one that is nonsense in between."""
-    made = [model(tmp_path / f"m{place}") for place in range(6)]
+    made = [model(tmp_path / f"m{index}") for index in range(6)]
     (tmp_path / "nonsense.json").write_text("{}")
 
     def add(path: Path) -> int:

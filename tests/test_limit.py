@@ -50,10 +50,10 @@ def naive_logistic(z, reach, penalty):
 @pytest.mark.parametrize("penalty", [0.05, 2.0, 100.0])
 @pytest.mark.parametrize("level", [0.5, 0.95, 1 - 1e-6])
 def test_logistic_is_h_of_the_normal_quantile(epsilon, penalty, level):
-    how = objective_perturbation(epsilon=epsilon, penalty=penalty)
-    expected = naive_logistic(norm.ppf(level), 1 / how.resolution, how.penalty_sum)
-    found = how.loss_quantile(level)
-    assert expected <= found <= expected * (1 + 1e-4) + 1e-4
+    mechanism = objective_perturbation(epsilon=epsilon, penalty=penalty)
+    expected = naive_logistic(norm.ppf(level), 1 / mechanism.resolution, mechanism.penalty_sum)
+    quantile = mechanism.loss_quantile(level)
+    assert expected <= quantile <= expected * (1 + 1e-4) + 1e-4
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.7, 2.0, 30.0])
@@ -70,11 +70,13 @@ def test_a_margin_keeps_the_curve_of_slopes_and_curvatures(margin, label):
     assert p.max() <= 1
     assert curvature.max() <= 0.25
     for level in (0.6, 0.95):
-        how = objective_perturbation("margin", penalty=0.5)
-        how = replace(how, loss=Logistic(margin=margin))
-        reach, normal = 1 / how.resolution, norm.ppf(level)
-        each = np.log1p(curvature / how.penalty_sum) + (p * reach) ** 2 / 2 + p * reach * normal
-        assert each.max() <= how.loss_quantile(level) <= each.max() * (1 + 1e-3) + 1e-3
+        mechanism = objective_perturbation("margin", penalty=0.5)
+        mechanism = replace(mechanism, loss=Logistic(margin=margin))
+        reach, normal = 1 / mechanism.resolution, norm.ppf(level)
+        each = (
+            np.log1p(curvature / mechanism.penalty_sum) + (p * reach) ** 2 / 2 + p * reach * normal
+        )
+        assert each.max() <= mechanism.loss_quantile(level) <= each.max() * (1 + 1e-3) + 1e-3
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 2.6])
@@ -99,18 +101,24 @@ def test_the_squared_loss_has_no_bound():
 
 def test_two_sided_adds_the_other_tail():
     """.761 for .750 at ε = 2.6, as both tails together have 1 − q."""
-    how = objective_perturbation(epsilon=2.6, penalty=1e6)
-    a = 1 / how.resolution
+    mechanism = objective_perturbation(epsilon=2.6, penalty=1e6)
+    a = 1 / mechanism.resolution
     t = brentq(lambda t: norm.sf((t - a * a / 2) / a) + norm.cdf(-a / 2 - t / a) - 0.05, 1e-3, 9)
     assert t > a * a / 2
-    assert how.loss_quantile(0.95, two_sided=True) == pytest.approx(t, rel=1e-4)
+    assert mechanism.loss_quantile(0.95, two_sided=True) == pytest.approx(t, rel=1e-4)
     limit = PosteriorLimit()
-    assert limit.of_a_row(how) == pytest.approx(0.750, abs=5e-4)
-    assert limit.certainty(how) == pytest.approx(0.761, abs=5e-4)
+    assert limit.of_a_row(mechanism) == pytest.approx(0.750, abs=5e-4)
+    assert limit.certainty(mechanism) == pytest.approx(0.761, abs=5e-4)
     # The largest of all rows: each at q = 1 − .05/n.
     every = expit(a * a / 2 + a * norm.ppf(1 - 0.05 / 100))
-    assert limit.of_all_rows(how) == pytest.approx(every, abs=5e-4)
-    assert 0.5 < limit.of_a_row(how) < limit.certainty(how) < limit.of_all_rows(how) < 1
+    assert limit.of_all_rows(mechanism) == pytest.approx(every, abs=5e-4)
+    assert (
+        0.5
+        < limit.of_a_row(mechanism)
+        < limit.certainty(mechanism)
+        < limit.of_all_rows(mechanism)
+        < 1
+    )
 
 
 @pytest.mark.parametrize("kind", ["objective", "output"])
@@ -118,14 +126,16 @@ def test_two_sided_adds_the_other_tail():
 def test_laplace_quantiles_against_draws(kind, dimension):
     """The loss β(∥b + g∥ − ∥b∥) at the longest g, and its negative, in 200,000 draws."""
     if kind == "objective":
-        how = objective_perturbation(noise="laplace", epsilon=2.0, penalty=1e9, dimension=dimension)
+        mechanism = objective_perturbation(
+            noise="laplace", epsilon=2.0, penalty=1e9, dimension=dimension
+        )
         apart = 1.0
     else:
-        how = OutputPerturbation(
+        mechanism = OutputPerturbation(
             epsilon=2.0, loss=Logistic(), regularization=0.1, rows=50, dimension=dimension
         )
-        apart = how.sensitivity
-    law = how.law
+        apart = mechanism.sensitivity
+    law = mechanism.law
     assert isinstance(law, NormLaplace)
     b = law.sample(200_000, np.random.default_rng(dimension))
     g = np.zeros(dimension)
@@ -133,14 +143,14 @@ def test_laplace_quantiles_against_draws(kind, dimension):
     loss = law.rate * (np.linalg.norm(b + g, axis=1) - np.linalg.norm(b, axis=1))
     for level in (0.6, 0.9, 0.99):
         exact = np.quantile(loss, level)
-        found = how.loss_quantile(level)
-        assert found >= exact - 0.02
+        quantile = mechanism.loss_quantile(level)
+        assert quantile >= exact - 0.02
         if exact > 0.05:
-            assert found <= exact * 1.05 + 0.02
+            assert quantile <= exact * 1.05 + 0.02
         both = np.quantile(np.abs(loss), level)
-        assert how.loss_quantile(level, two_sided=True) >= both - 0.02
+        assert mechanism.loss_quantile(level, two_sided=True) >= both - 0.02
     # Pure: never more than ε, however small the probability.
-    assert how.loss_quantile(1 - 1e-12) <= 2.0 * (1 + 1e-9)
+    assert mechanism.loss_quantile(1 - 1e-12) <= 2.0 * (1 + 1e-9)
 
 
 def test_a_quantile_grows_with_its_level_and_with_epsilon():
@@ -183,23 +193,25 @@ def test_the_bound_holds_over_1000_releases(loss):
     """A binomial test at 1e-4, and its power: a bound for q = .88 would fail it."""
     X, y = exposed_rows(loss)
     outputs = LOSSES[loss].outputs
-    how = objective_perturbation(loss, epsilon=2.0, penalty=1.0, rows=60, dimension=2 * outputs)
-    penalty = np.full(2 * outputs, how.total_regularization)
+    mechanism = objective_perturbation(
+        loss, epsilon=2.0, penalty=1.0, rows=60, dimension=2 * outputs
+    )
+    penalty = np.full(2 * outputs, mechanism.total_regularization)
     objective = Objective.of(X=X, y=y, loss=LOSSES[loss], penalty=penalty)
-    sampler = how.sampler(objective)
+    sampler = mechanism.sampler(objective)
     models = sampler.sample(2.0, 1000, np.random.default_rng(3))
     losses = sampler.losses(2.0, models, np.random.SeedSequence(0))
     for two_sided in (False, True):
         sizes = np.abs(losses) if two_sided else losses
-        passed = np.sum(sizes > how.loss_quantile(0.95, two_sided=two_sided), axis=0)
+        passed = np.sum(sizes > mechanism.loss_quantile(0.95, two_sided=two_sided), axis=0)
         # 60 rows: a union bound over them.
         assert binom.sf(passed.max() - 1, 1000, 0.05) > 1e-4 / 60
     if loss in ("logistic", "margin"):
         # The most exposed row comes near the bound, so that one for a smaller q is passed.
-        wrong = np.sum(losses[:, 0] > how.loss_quantile(0.88))
+        wrong = np.sum(losses[:, 0] > mechanism.loss_quantile(0.88))
         assert binom.sf(wrong - 1, 1000, 0.05) < 1e-4
     # All rows of a release at once.
-    every = np.sum(losses.max(axis=1) > how.loss_quantile(1 - 0.05 / 60))
+    every = np.sum(losses.max(axis=1) > mechanism.loss_quantile(1 - 0.05 / 60))
     assert binom.sf(every - 1, 1000, 0.05) > 1e-4
 
 

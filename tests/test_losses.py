@@ -24,7 +24,7 @@ def _id(loss):
 
 @pytest.fixture(autouse=True)
 def _many_digits():
-    # e^(−700) beside 1 takes that many digits to be told apart.
+    # e^(−700) beside 1 takes that many digits to be distinguished.
     with mp.workdps(350):
         yield
 
@@ -61,9 +61,9 @@ def naive_curvature(loss, z, y):
     return 1 / (2 * mp.mpf(loss.width)) if abs(1 - y * z) < mp.mpf(loss.width) else mp.mpf(0)
 
 
-def relative(found, wanted):
+def relative(computed, wanted):
     """Largest ∣found − wanted∣/∣wanted∣, exact values against floats."""
-    pairs = zip(np.ravel(found), wanted, strict=True)
+    pairs = zip(np.ravel(computed), wanted, strict=True)
     return max(float(abs(mp.mpf(float(a)) - b) / abs(b)) if b else float(abs(a)) for a, b in pairs)
 
 
@@ -90,10 +90,10 @@ def test_logistic_is_right_to_sixteen_roundings(loss, y):
     exact = [mp.mpf(float(z)) for z in GRID]
     assert relative(loss.value(GRID, labels), [naive_value(loss, z, y) for z in exact]) < 16 * U
     slopes, curvatures = loss.derivatives(GRID, labels)
-    for found in (loss.slope(GRID, labels), slopes):
-        assert relative(found, [naive_slope(loss, z, y) for z in exact]) < 16 * U
-    for found in (loss.curvature(GRID, labels), curvatures):
-        assert relative(found, [naive_curvature(loss, z, y) for z in exact]) < 16 * U
+    for computed in (loss.slope(GRID, labels), slopes):
+        assert relative(computed, [naive_slope(loss, z, y) for z in exact]) < 16 * U
+    for computed in (loss.curvature(GRID, labels), curvatures):
+        assert relative(computed, [naive_curvature(loss, z, y) for z in exact]) < 16 * U
 
 
 def test_a_margin_that_is_subtracted_would_lose_the_tail():
@@ -142,9 +142,9 @@ def test_logistic_slope_in_extended_precision(loss, y):
     """The polish of the minimiser counts on 64 roundings of the platform's long double."""
     unit = float(np.finfo(np.longdouble).eps)
     wide = GRID.astype(np.longdouble)
-    found = loss.slope(wide, np.full_like(wide, y))
-    assert found.dtype == np.longdouble
-    for value, z in zip(found, GRID, strict=True):
+    computed = loss.slope(wide, np.full_like(wide, y))
+    assert computed.dtype == np.longdouble
+    for value, z in zip(computed, GRID, strict=True):
         # A long double is the sum of two doubles.
         high = float(value)
         exact_value = mp.mpf(high) + mp.mpf(float(value - np.longdouble(high)))
@@ -213,10 +213,10 @@ def test_third_and_fourth_derivative_of_the_logistic_loss(loss):
                 assert abs(value) <= second * (1 + mp.mpf("1e-20"))
                 largest[order] = max(largest[order], abs(value) / second)
                 if order == 3:
-                    found = float(loss.third(np.array([z]), np.ones(1))[0])
-                    assert abs(found - value) <= 16 * U * second
+                    computed = float(loss.third(np.array([z]), np.ones(1))[0])
+                    assert abs(computed - value) <= 16 * U * second
                     mirrored = float(loss.third(np.array([-z]), -np.ones(1))[0])
-                    assert mirrored == -found
+                    assert mirrored == -computed
     assert largest[3] > 0.999999
     assert largest[4] > 0.999999
     assert loss.third_ratio == 1.0
@@ -249,8 +249,8 @@ def test_logistic_increment_does_not_cancel(loss):
             for y in (1.0, -1.0):
                 w = a - y * mp.mpf(loss.margin)
                 wanted = 1 / (1 + mp.exp(-w - b)) - 1 / (1 + mp.exp(-w))
-                found = loss.increment(np.array(z), np.array(y), np.array(step))
-                error = abs(mp.mpf(float(found)) - wanted)
+                computed = loss.increment(np.array(z), np.array(y), np.array(step))
+                error = abs(mp.mpf(float(computed)) - wanted)
                 tolerance = _sigmoid_tolerance(z, step) * abs(wanted) + mp.mpf("1e-300")
                 assert error <= tolerance, (z, step)
 
@@ -272,15 +272,15 @@ def test_logistic_increment_where_the_sigmoid_underflows(loss, z):
     for step in -z + np.array([-60.0, -5.0, -1e-3, 0.0, 1e-3, 5.0, 60.0]):
         a, b = mp.mpf(z) - mp.mpf(loss.margin), mp.mpf(float(step))
         wanted = 1 / (1 + mp.exp(-a - b)) - 1 / (1 + mp.exp(-a))
-        found = loss.increment(np.array(z), np.array(1.0), np.array(step))
-        assert abs(mp.mpf(float(found)) - wanted) <= _sigmoid_tolerance(z, step) * abs(wanted)
+        computed = loss.increment(np.array(z), np.array(1.0), np.array(step))
+        assert abs(mp.mpf(float(computed)) - wanted) <= _sigmoid_tolerance(z, step) * abs(wanted)
 
 
 def _hinge_error(loss, z, y, step):
     a, b = mp.mpf(float(z)), mp.mpf(float(step))
     wanted = naive_slope(loss, a + b, y) - naive_slope(loss, a, y)
-    found = loss.increment(np.array(z), np.array(y), np.array(step))
-    return abs(mp.mpf(float(found)) - wanted), abs(wanted)
+    computed = loss.increment(np.array(z), np.array(y), np.array(step))
+    return abs(mp.mpf(float(computed)) - wanted), abs(wanted)
 
 
 @pytest.mark.parametrize("loss", HINGES, ids=_id)

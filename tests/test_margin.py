@@ -75,14 +75,14 @@ def test_the_noise_and_the_regularization_are_those_without_a_margin():
 @pytest.mark.parametrize(("epsilon", "n"), [(0.1, 300), (1.0, 300), (8.0, 300), (30.0, 2000)])
 def test_the_automatic_margin_follows_from_public_facts(epsilon, n):
     X, y = rows(n)
-    found = fitted(X, y, epsilon=epsilon, margin="auto").release_
+    result = fitted(X, y, epsilon=epsilon, margin="auto").release_
     ratio = gaussian_scale(epsilon, 1e-6) * math.sqrt(6) / n
     margin = min(max(3 + math.log10(ratio), 0.0), 3.0)
     # Determinants may take 0.6 % of the noise: log₁₀ 1.006 = 0.0026.
-    assert margin <= found.mechanism.loss.margin + 1e-9 <= margin + 0.003
+    assert margin <= result.mechanism.loss.margin + 1e-9 <= margin + 0.003
     again, labels = rows(n, seed=1)
     assert fitted(3 * again, labels, epsilon=epsilon, margin="auto").release_.mechanism == (
-        found.mechanism
+        result.mechanism
     )
 
 
@@ -140,15 +140,15 @@ def test_probabilities_are_those_of_the_score():
     problem = model.release_.objective(X, y)
     assert isinstance(problem, Objective)
     block = RowBlock.of(problem.held.X, problem.held.y)
-    found = FitScores.of(block, (model.release_.theta,), problem.loss)
-    assert found.log_losses[0] / len(X) == pytest.approx(wanted, rel=1e-12)
+    result = FitScores.of(block, (model.release_.theta,), problem.loss)
+    assert result.log_losses[0] / len(X) == pytest.approx(wanted, rel=1e-12)
     assert np.mean(Logistic(margin=2.0).value(scores, labels)) > 1.5 * wanted
 
 
 def test_a_margin_is_for_two_classes_and_the_logistic_loss():
     X, y = rows(classes=("a", "b", "c"))
     for margin in (1.0, "auto"):
-        with pytest.raises(InvalidInput, match=r"margin=.*: is for two classes, and y holds 3"):
+        with pytest.raises(InvalidInput, match=r"margin=.*two classes.* 3"):
             fitted(X, y, margin=margin)
     assert fitted(X, y, margin=0.0).release_.mechanism.loss.name == "softmax"
     with pytest.raises(TypeError, match="margin"):
@@ -180,26 +180,29 @@ QUESTION = {"folds": 3, "epsilons": (0.5, 4.0), "models": 5, "random_state": 3}
 def test_a_choice_measures_the_models_that_would_be_released(mechanism, margin):
     """At each ε the means of held-out scores are those of a loop over folds and releases."""
     X, y = rows()
-    asked = {"classes": CLASSES, "mechanism": mechanism, "margin": margin}
-    choice = expost.choose_epsilon(X, y, **asked, **QUESTION)
-    prepared = PrivateLogisticRegression(**asked).prepared(X, y)
+    options = {"classes": CLASSES, "mechanism": mechanism, "margin": margin}
+    choice = expost.choose_epsilon(X, y, **options, **QUESTION)
+    prepared = PrivateLogisticRegression(**options).prepared(X, y)
     objective, (_, seed) = prepared.objective, seeds_of(3)
     folds = Trials(objective=objective, plan=prepared.mechanism_at, folds=3, releases=4, seed=seed)
-    for place, epsilon in enumerate(choice.utility.epsilons):
-        how = PrivateLogisticRegression(epsilon=epsilon, **asked).prepared(X, y).mechanism
-        assert (how.loss.margin == 1.5) is (margin == 1.5)
+    for index, epsilon in enumerate(choice.utility.epsilons):
+        perturbation = (
+            PrivateLogisticRegression(epsilon=epsilon, **options).prepared(X, y).mechanism
+        )
+        assert (perturbation.loss.margin == 1.5) is (margin == 1.5)
         scores = []
-        for fold, part in enumerate(folds._parts):
-            draws = how.unit_noise.sample(4, np.random.default_rng(child(seed, fold)))
-            penalty = np.full(6, how.total_regularization)
-            training = Objective(rows=part.train, loss=how.loss, penalty=penalty)
-            models = how.sampler(training).perturbed(epsilon, draws, 1e-9)
-            z = part.scored.y * (models @ part.scored.X.T)
+        for fold in range(3):
+            train, held_out = folds.rows.split(fold)
+            draws = perturbation.unit_noise.sample(4, np.random.default_rng(child(seed, fold)))
+            penalty = np.full(6, perturbation.total_regularization)
+            training = Objective(rows=train, loss=perturbation.loss, penalty=penalty)
+            models = perturbation.sampler(training).perturbed(epsilon, draws, 1e-9)
+            z = held_out.y * (models @ held_out.X.T)
             scores.append(np.mean(np.log1p(np.exp(-z))))
         curve = choice.utility.curves["log_loss"]
-        assert curve.mean[place] == pytest.approx(np.mean(scores), rel=1e-4)
+        assert curve.mean[index] == pytest.approx(np.mean(scores), rel=1e-4)
     # The best reachable model has the margin that is given, and none where the noise decides.
-    plain = expost.choose_epsilon(X, y, **asked | {"margin": 0}, **QUESTION).utility.leading
+    plain = expost.choose_epsilon(X, y, **options | {"margin": 0}, **QUESTION).utility.leading
     assert (choice.utility.leading.best == plain.best) is (margin == "auto")
     assert choice.utility.leading.base_rate == plain.base_rate
 
@@ -207,31 +210,37 @@ def test_a_choice_measures_the_models_that_would_be_released(mechanism, margin):
 @pytest.mark.parametrize("mechanism", ["objective", "output"])
 def test_the_ceiling_of_a_public_bound_is_that_without_a_margin(mechanism):
     X, y = rows()
-    asked = {"classes": CLASSES, "mechanism": mechanism, "folds": 0, "models": 5, "random_state": 3}
+    options = {
+        "classes": CLASSES,
+        "mechanism": mechanism,
+        "folds": 0,
+        "models": 5,
+        "random_state": 3,
+    }
     plain, given, auto = (
-        expost.choose_epsilon(X, y, **asked, margin=margin) for margin in (0.0, 2.0, "auto")
+        expost.choose_epsilon(X, y, **options, margin=margin) for margin in (0.0, 2.0, "auto")
     )
     assert plain.ceiling == given.ceiling == auto.ceiling
     assert plain.posteriors == given.posteriors == auto.posteriors
     assert "of margin 2" in given.description
     if mechanism == "output":
         # With a Λ that is given the distances of these rows are known: of one loss.
-        asked |= {"regularization": 0.05}
-        assert not expost.choose_epsilon(X, y, **asked, margin=2.0).is_public
-        assert expost.choose_epsilon(X, y, **asked, margin="auto").is_public
+        options |= {"regularization": 0.05}
+        assert not expost.choose_epsilon(X, y, **options, margin=2.0).is_public
+        assert expost.choose_epsilon(X, y, **options, margin="auto").is_public
 
 
 def test_the_transition_is_that_of_the_margin():
     """Critical values of ε by output perturbation follow from the distances with the margin."""
     X, y = rows(100)
-    asked = {"classes": CLASSES, "mechanism": "output", "noise": "laplace", "delta": None}
-    asked |= {"regularization": 0.05}
-    choice = expost.choose_epsilon(X, y, **asked, margin=2.0, folds=0, models=5)
-    problem = PrivateLogisticRegression(**asked, margin=2.0).prepared(X, y).objective
+    options = {"classes": CLASSES, "mechanism": "output", "noise": "laplace", "delta": None}
+    options |= {"regularization": 0.05}
+    choice = expost.choose_epsilon(X, y, **options, margin=2.0, folds=0, models=5)
+    problem = PrivateLogisticRegression(**options, margin=2.0).prepared(X, y).objective
     base = minimise(problem).theta
     kept = problem.held
     for row in (0, 7, 50):
-        others = [place for place in range(100) if place != row]
+        others = [index for index in range(100) if index != row]
         without = Objective.of(
             X=kept.X[others], y=kept.y[others], loss=problem.loss, penalty=problem.penalty
         )
@@ -242,9 +251,9 @@ def test_the_transition_is_that_of_the_margin():
 def test_estimators_bring_their_margin_to_the_choice():
     X, y = rows()
     estimator = PrivateLogisticRegression(classes=CLASSES, margin="auto", epsilon=7.0)
-    found = expost.choose_epsilon(X, y, estimator=estimator, **QUESTION)
+    result = expost.choose_epsilon(X, y, estimator=estimator, **QUESTION)
     wanted = expost.choose_epsilon(X, y, classes=CLASSES, margin="auto", **QUESTION)
-    assert np.array_equal(found.utility.leading.mean, wanted.utility.leading.mean)
+    assert np.array_equal(result.utility.leading.mean, wanted.utility.leading.mean)
     with pytest.raises(InvalidInput, match="margin: the estimator has its own"):
         expost.choose_epsilon(X, y, estimator=estimator, margin=1.0, **QUESTION)
     for loss in ("huber-hinge", "squared"):
@@ -285,13 +294,15 @@ def test_margins_that_make_no_sense_are_refused(program, table, tmp_path, comman
 @pytest.mark.parametrize(("margin", "engine"), [("1.5", None), ("auto", "local:2")])
 def test_the_command_line_chooses_epsilon_with_a_margin(program, table, tmp_path, margin, engine):
     """In memory and in blocks, as in Python, and it ends with the command that releases it."""
-    asked = ("--target", "label", "--margin", margin, "--folds", "3", "--seed", "3")
-    asked += ("--max-posterior", "0.99", "--epsilons", "4,50,500")
-    asked += ("--classes", "no,yes", "--regularization", "0.01")
+    arguments = ("--target", "label", "--margin", margin, "--folds", "3", "--seed", "3")
+    arguments += ("--max-posterior", "0.99", "--epsilons", "4,50,500")
+    arguments += ("--classes", "no,yes", "--regularization", "0.01")
     blocks = () if engine is None else ("--engine", engine)
-    done = program("epsilon", table, *asked, *blocks, "--out", tmp_path / "out", "--json-curator")
+    done = program(
+        "epsilon", table, *arguments, *blocks, "--out", tmp_path / "out", "--json-curator"
+    )
     assert done.code == 0, done
-    told = json.loads(done.out)
+    answer = json.loads(done.out)
     value = margin if margin == "auto" else float(margin)
     choice = expost.choose_epsilon(
         str(table), target="label", margin=value, folds=3, random_state=3, max_posterior=0.99,
@@ -300,8 +311,8 @@ def test_the_command_line_chooses_epsilon_with_a_margin(program, table, tmp_path
     chosen = json.loads((tmp_path / "out" / "epsilon.CURATOR-ONLY.json").read_text())
     assert chosen["recommended"] == choice.recommended
     assert chosen["ceiling"] == choice.ceiling
-    assert parse_json(json.dumps(told["summary"])) == page_in(tmp_path / "out")
-    command = told["command"]
+    assert parse_json(json.dumps(answer["summary"])) == page_in(tmp_path / "out")
+    command = answer["command"]
     assert command[command.index("--margin") + 1] == margin
     shown, origin = settings_in(tmp_path / "out")["margin"]
     assert float(shown.split(",")[0]) == pytest.approx(choice.mechanism.loss.margin, rel=1e-5)

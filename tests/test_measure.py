@@ -100,25 +100,25 @@ def test_code_is_counted_without_docstrings_comments_and_blanks():
 
 
 def test_a_checkout_is_measured(checkout):
-    found = measure.measure(checkout, runs=False)
-    assert found["parts"] == {
+    result = measure.measure(checkout, runs=False)
+    assert result["parts"] == {
         "cli": {"files": 1, "lines": 10, "code": 7},
         "data": {"files": 2, "lines": 14, "code": 8},
         "flat": {"files": 2, "lines": 26, "code": 11},
     }
-    assert found["package"] == {"files": 5, "lines": 50, "code": 26}
-    assert found["core as reviewed"] == {"files": 4, "lines": 40, "code": 19}
-    assert found["underscored modules"] == found["top-level names"] == 1
-    assert found["import contract"] == {"layers": 3, "of one name": 2, "of one module": 1}
-    assert found["classes defined more than once"] == {"Shape": ["_one.py:8", "data/helper.py:1"]}
-    text = measure.table_of({"this": found, "that": found | {"underscored modules": 1234}})
+    assert result["package"] == {"files": 5, "lines": 50, "code": 26}
+    assert result["core as reviewed"] == {"files": 4, "lines": 40, "code": 19}
+    assert result["underscored modules"] == result["top-level names"] == 1
+    assert result["import contract"] == {"layers": 3, "of one name": 2, "of one module": 1}
+    assert result["classes defined more than once"] == {"Shape": ["_one.py:8", "data/helper.py:1"]}
+    text = measure.table_of({"this": result, "that": result | {"underscored modules": 1234}})
     (line,) = (line for line in text.splitlines() if line.startswith("underscored"))
     assert line.split() == ["underscored", "modules", "1", "1,234"]
 
 
 def test_only_functions_that_a_command_calls_are_traced(checkout, tmp_path):
-    found = measure._run(checkout, tmp_path, ())
-    assert found == {
+    result = measure._run(checkout, tmp_path, ())
+    assert result == {
         "files": 2,
         "functions": 3,
         "files without report and CLI": 1,
@@ -198,25 +198,25 @@ def test_pairs_are_those_that_difflib_finds_without_bounds():
         else:
             tokens = list(functions[-1].tokens)
             for _ in range(rng.randrange(8)):
-                place = rng.randrange(len(tokens))
-                tokens[place : place + rng.randrange(3)] = rng.choices(
+                index = rng.randrange(len(tokens))
+                tokens[index : index + rng.randrange(3)] = rng.choices(
                     "abcdefgh", k=rng.randrange(3)
                 )
         functions.append(Function(path="a.py", line=number, name="f", tokens=tuple(tokens)))
-    found = {(a.line, b.line): ratio for ratio, a, b in similar_pairs(functions)}
+    collected = {(a.line, b.line): ratio for ratio, a, b in similar_pairs(functions)}
     ordered = sorted(functions, key=lambda f: (len(f.tokens), f.line))
     naive = {}
-    for place, second in enumerate(ordered):
-        for first in ordered[:place]:
+    for index, second in enumerate(ordered):
+        for first in ordered[:index]:
             ratio = SequenceMatcher(None, first.tokens, second.tokens, autojunk=False).ratio()
             if ratio >= SIMILAR:
                 naive[tuple(sorted((first.line, second.line)))] = ratio
-    assert found == naive
-    assert 50 < len(found) < 60 * 59 / 2
+    assert collected == naive
+    assert 50 < len(collected) < 60 * 59 / 2
 
 
 def test_names_constants_annotations_and_docstrings_do_not_matter():
-    body = "\n".join(f"    {{name}}{place} = {{name}} + {{number}}" for place in range(8))
+    body = "\n".join(f"    {{name}}{index} = {{name}} + {{number}}" for index in range(8))
     first = "def f(x):\n" + body.format(name="x", number=1)
     second = 'class C:\n    def g(y: int) -> "str":\n        """Return."""\n' + body.replace(
         "    ", "        "

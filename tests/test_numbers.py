@@ -86,9 +86,9 @@ def test_percentages_are_on_their_side_and_only_1_reads_as_100(share):
 @example(1e-30)
 def test_a_posterior_is_on_its_side(log_odds):
     text = numbers.certainty_at_most(log_odds)
-    belief = 1 / (1 + (-exact(log_odds)).exp())
+    posterior = 1 / (1 + (-exact(log_odds)).exp())
     if not text.startswith("<"):
-        assert 100 * belief <= read(text.removesuffix(" %"))
+        assert 100 * posterior <= read(text.removesuffix(" %"))
     assert (text == "50.0 %") <= (log_odds <= 0)
 
 

@@ -34,8 +34,8 @@ def test_gamma_bounds_a_sum_in_any_order():
             plain = 0.0
             for x, z in zip(a, b, strict=True):
                 plain += float(x) * float(z)
-            for found in (plain, float(a @ b), float(np.sum(a * b))):
-                assert abs(float(Fraction(found) - exact)) <= gamma(k) * size
+            for result in (plain, float(a @ b), float(np.sum(a * b))):
+                assert abs(float(Fraction(result) - exact)) <= gamma(k) * size
     assert gamma(1) >= ROUNDOFF
     with pytest.raises(ArithmeticError):
         gamma(2**53)
@@ -61,8 +61,8 @@ def test_row_norms_of_any_magnitude():
     rows = rng.normal(size=(60, 5)) * 10.0 ** rng.integers(-307, 100, size=(60, 1))
     rows[7] = 0.0
     rows[8] = 5e-324
-    for row, found in zip(rows, row_norms(rows), strict=True):
-        assert found == pytest.approx(math.hypot(*row), rel=1e-14, abs=1e-323)
+    for row, result in zip(rows, row_norms(rows), strict=True):
+        assert result == pytest.approx(math.hypot(*row), rel=1e-14, abs=1e-323)
     assert np.sqrt(np.einsum("ij,ij->i", rows, rows))[8] == 0, "what squaring would give"
 
 
@@ -139,7 +139,7 @@ def test_bracket_root_ends_on_neighbouring_floats():
     np.testing.assert_array_equal(np.nextafter(below, np.inf), above)
 
 
-def test_bracket_root_keeps_its_promise_at_every_count_of_halvings():
+def test_bracket_root_holds_the_root_at_every_count_of_halvings():
     for halvings in (0, 1, 7, 60):
         below, above = bracket_root(lambda x: x**3 - 2, 0.0, 4.0, halvings=halvings)
         assert below**3 <= 2 < above**3

@@ -32,9 +32,8 @@ def test_asking_for_torch_names_the_extra():
     )
     loss, answer = done.stdout.strip().splitlines()
     assert float(loss) == 1.0
-    assert answer == (
-        "True expost.torch needs torch, which is not installed: pip install 'expost[torch]'."
-    )
+    assert answer.startswith("True expost.torch needs torch")
+    assert "pip install 'expost[torch]'" in answer
 
 
 def test_nothing_else_imports_torch():

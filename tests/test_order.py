@@ -28,10 +28,10 @@ def counted(values, top, blocks=1):
     return histogram
 
 
-def misses(values, top, found):
+def misses(values, top, sketch):
     """Which ranks break the stated guarantee."""
     exact = np.sort(values)
-    off = np.abs(found - exact)
+    off = np.abs(sketch - exact)
     return off > np.where(exact >= ABSOLUTE * top, RELATIVE * exact, ABSOLUTE * top)
 
 
@@ -65,12 +65,12 @@ def test_random_values_of_every_size():
         values = top * np.exp(-rng.exponential(6, size=20_000))
         values[:5] = top
         values[5:9] = 0.0
-        found = everything(counted(values, top))
-        assert not misses(values, top, found).any()
+        sketch = everything(counted(values, top))
+        assert not misses(values, top, sketch).any()
         # Power: figures off by another 2⁻⁹, or shifted by 10 ranks of the sparse top, are caught.
-        assert misses(values, top, found * (1 + 2**-9)).any()
-        assert misses(values, top, np.concatenate([found[10:], found[-10:]])).any()
-        assert np.all(np.diff(found) >= 0)
+        assert misses(values, top, sketch * (1 + 2**-9)).any()
+        assert misses(values, top, np.concatenate([sketch[10:], sketch[-10:]])).any()
+        assert np.all(np.diff(sketch) >= 0)
 
 
 @pytest.mark.parametrize("top", [1.0, 1.5, 0.7, 1.9990234375, 3e-9])
@@ -78,8 +78,8 @@ def test_the_least_value_that_is_not_taken_for_zero(top):
     """Values around 2⁻⁴⁰·top and at every edge of a bucket beside it."""
     values = top * 2.0**-40 * np.linspace(0.98, 1.02, 81)
     for value in values:
-        found = counted([value], top).at(np.array([1]))
-        assert not misses(np.array([value]), top, found).any()
+        sketch = counted([value], top).at(np.array([1]))
+        assert not misses(np.array([value]), top, sketch).any()
 
 
 def test_edges_of_octaves_and_of_buckets():
@@ -88,8 +88,8 @@ def test_edges_of_octaves_and_of_buckets():
     second = octaves / 2 * (1 + 2.0**-9)
     values = np.concatenate([octaves, below, second, np.nextafter(second, 0)])
     for value in values:
-        found = float(counted([value], 1.0).at(np.array([1]))[0])
-        assert abs(found - value) <= RELATIVE * value
+        sketch = float(counted([value], 1.0).at(np.array([1]))[0])
+        assert abs(sketch - value) <= RELATIVE * value
 
 
 def test_neither_order_nor_blocks_nor_merging_matters():
@@ -122,8 +122,8 @@ def test_not_a_number_and_negative_values_are_refused():
 
 
 def test_rounding_past_the_top_counts_as_the_top():
-    found = everything(counted([1.0 + 2**-52, 1.0], 1.0))
-    assert np.all(np.abs(found - 1) <= RELATIVE)
+    sketch = everything(counted([1.0 + 2**-52, 1.0], 1.0))
+    assert np.all(np.abs(sketch - 1) <= RELATIVE)
 
 
 @pytest.mark.parametrize("top", [0.0, -1.0, math.nan, math.inf, 1e-251])
@@ -180,20 +180,20 @@ def top_of(values):
 def test_bounds_hold_a_sort_between_them(values):
     exact, n = np.sort(values), len(values)
     ranks = np.arange(1, n + 1)
-    for found in (Sorted(values), Histogram.of(values, top_of(values))):
-        least, most = found.at_least(ranks), found.at_most(ranks)
+    for sketch in (Sorted(values), Histogram.of(values, top_of(values))):
+        least, most = sketch.at_least(ranks), sketch.at_most(ranks)
         assert np.all(least <= exact)
         assert np.all(exact <= most)
         slack = ABSOLUTE * 2 * top_of(values)
         finite = np.isfinite(exact)
-        room = found.error * exact[finite] * 1.0001 + slack
+        room = sketch.error * exact[finite] * 1.0001 + slack
         assert np.all(most[finite] - exact[finite] <= room)
         assert np.all(exact[finite] - least[finite] <= room)
-        assert (found.count, found.smallest, found.largest) == (n, exact[0], exact[-1])
+        assert (sketch.count, sketch.smallest, sketch.largest) == (n, exact[0], exact[-1])
         assert least[-1] == most[-1] == exact[-1]
         assert most[0] == exact[0]
         positive = exact[exact > 0]
-        assert found.least_positive == (positive[0] if len(positive) else math.inf)
+        assert sketch.least_positive == (positive[0] if len(positive) else math.inf)
 
 
 @pytest.mark.parametrize("values", list(samples()))
@@ -204,14 +204,14 @@ def test_quantiles_and_medians_are_those_of_numpy_rounded_up(values):
     np.testing.assert_array_equal(held.quantile(shares), exact)
     assert held.median == np.median(values)
     slack = ABSOLUTE * 2 * top_of(values)
-    for found, expected in (
+    for sketch, expected in (
         (counts.quantile(shares), exact),
         (np.array([counts.median]), np.array([np.median(values)])),
     ):
-        assert np.all(found >= expected)
+        assert np.all(sketch >= expected)
         finite = np.isfinite(expected)
-        assert np.all(found[finite] <= expected[finite] * (1 + 1.0001 * counts.error) + slack)
-        assert np.all(found[~finite] == math.inf)
+        assert np.all(sketch[finite] <= expected[finite] * (1 + 1.0001 * counts.error) + slack)
+        assert np.all(sketch[~finite] == math.inf)
 
 
 @pytest.mark.parametrize("values", list(samples()))
@@ -230,8 +230,8 @@ def test_merging_gives_the_statistics_of_both(values):
 
 def test_what_lies_past_the_top_is_rounded_up_to_the_largest():
     values = np.array([0.5, 3.0, 7.0, math.inf])
-    found = Histogram.of(values, 1.0).at_most(np.arange(1, 5))
-    np.testing.assert_array_equal(found[1:], [7.0, 7.0, math.inf])
+    sketch = Histogram.of(values, 1.0).at_most(np.arange(1, 5))
+    np.testing.assert_array_equal(sketch[1:], [7.0, 7.0, math.inf])
 
 
 def test_nothing_is_known_of_no_values():
@@ -255,18 +255,18 @@ def test_values_of_either_sign(signs):
     values[:4] = [math.inf, -math.inf, 0.0, -1e-30]
     values = {"both": values, "negative": -np.abs(values), "positive": np.abs(values)}[signs]
     top, exact, ranks = 5.0, np.sort(values), np.arange(1, len(values) + 1)
-    found = SignedHistogram(values[:150], top)
-    found.merge(SignedHistogram(values[150:], top))
-    assert (found.count, found.smallest, found.largest) == (400, exact[0], exact[-1])
-    least, near, most = found.at_least(ranks), found.at(ranks), found.at_most(ranks)
+    sketch = SignedHistogram(values[:150], top)
+    sketch.merge(SignedHistogram(values[150:], top))
+    assert (sketch.count, sketch.smallest, sketch.largest) == (400, exact[0], exact[-1])
+    least, near, most = (sketch.at_least(ranks), sketch.at(ranks), sketch.at_most(ranks))
     assert np.all(least <= exact)
     assert np.all(exact <= most)
     finite = np.isfinite(exact)
-    room = found.error * np.abs(exact[finite]) * 1.0001 + 2 * ABSOLUTE * top
+    room = sketch.error * np.abs(exact[finite]) * 1.0001 + 2 * ABSOLUTE * top
     for values_at in (least, near, most):
         assert np.all(np.abs(values_at[finite] - exact[finite]) <= room)
         assert np.all(values_at[~finite] == exact[~finite])
-    low, high = found.ranks(values)
+    low, high = sketch.ranks(values)
     naive = rank_numbers(ranking(values, np.zeros(400)))
     assert np.all((low <= naive) & (naive <= high))
     assert np.mean(high - low) < 40
@@ -312,8 +312,8 @@ def test_ties_share_the_places_at_the_top(values, places):
     left = places - np.sum(values > edge)
     naive = np.where(values > edge, 1.0, np.where(tied, left / np.sum(tied), 0.0))
     np.testing.assert_allclose(top_weights(Sorted(values), values, places), naive, rtol=1e-15)
-    for found in (Sorted(values), Histogram.of(values, top_of(values))):
-        assert np.sum(top_weights(found, values, places)) == pytest.approx(places, rel=1e-12)
+    for sketch in (Sorted(values), Histogram.of(values, top_of(values))):
+        assert np.sum(top_weights(sketch, values, places)) == pytest.approx(places, rel=1e-12)
 
 
 def test_ranks_of_shares():

@@ -1,7 +1,6 @@
 """Whatever is passed in, what comes out is an error of expost's own, in one sentence."""
 
 import json
-import re
 import warnings
 
 import numpy as np
@@ -49,8 +48,8 @@ class OnTheGpu:
     def __iter__(self):
         return (OnTheGpu(row) for row in self._array)
 
-    def __getitem__(self, place):
-        return OnTheGpu(self._array[place])
+    def __getitem__(self, index):
+        return OnTheGpu(self._array[index])
 
     def get(self):
         return self._array
@@ -181,9 +180,8 @@ def test_features(fitted, report, case):
         if case == "on the GPU" and name not in ("stream", "audit"):
             assert "X.get()" in message or "x.get()" in message, (name, message)
         if case == "sparse frame" and name.startswith("fit"):
-            assert (
-                message == "X is a sparse frame: a dense one is needed; pass X.sparse.to_dense()."
-            )
+            assert message.startswith("X is a sparse frame")
+            assert "X.sparse.to_dense()" in message
 
 
 def test_a_matrix_is_an_array(fitted, report):
@@ -275,9 +273,9 @@ def test_ids(fitted, case):
 
 def test_ids_past_64_bits_are_written_as_text(fitted):
     ids = [2**70 + row for row in range(ROWS)]
-    found = expost.profile(fitted["output"], X, Y, ids=ids)
-    assert found.ids == tuple(map(str, ids))
-    assert found.to_arrow().num_rows == ROWS
+    profile = expost.profile(fitted["output"], X, Y, ids=ids)
+    assert profile.ids == tuple(map(str, ids))
+    assert profile.to_arrow().num_rows == ROWS
 
 
 @pytest.mark.parametrize("values", [None, 5, "a=1", [("column 0", 1)], {None: 1}, {}])
@@ -289,7 +287,8 @@ def test_lookup_of_what_is_no_form(report, values):
 @pytest.mark.parametrize("value", ["canary-17", pd.NA, None, OnTheGpu(T), "\ud800"])
 def test_lookup_shows_no_value(report, value):
     message = own(lambda: report.lookup({"column 0": value, "column 1": 0, "column 2": 0}))
-    assert message == "column 0: must be a number of at most 1e150 in magnitude."
+    assert message.startswith("column 0: must be a number")
+    assert str(value) not in message
 
 
 @pytest.mark.parametrize("path", ["missing.json", "no/such/folder/x.json", "", None, 5, b"x"])
@@ -323,9 +322,9 @@ def test_a_forged_summary(tmp_path, monkeypatch, capsys):
     from expost.jobs.requests import ReportRequest
 
     (tmp_path / "t.csv").write_text(text(people()))
-    asked = ["epsilon", str(tmp_path / "t.csv"), "--target", "income", "--id", "number"]
-    asked += ["--epsilons", "1,2", "--folds", "2", "--seed", "1", "--out", str(tmp_path / "e")]
-    monkeypatch.setattr("sys.argv", ["expost", *asked])
+    command = ["epsilon", str(tmp_path / "t.csv"), "--target", "income", "--id", "number"]
+    command += ["--epsilons", "1,2", "--folds", "2", "--seed", "1", "--out", str(tmp_path / "e")]
+    monkeypatch.setattr("sys.argv", ["expost", *command])
     with pytest.raises(SystemExit) as end:
         main()
     assert not end.value.code
@@ -352,21 +351,21 @@ def test_a_forged_summary(tmp_path, monkeypatch, capsys):
             refused[name] = str(error)
             assert not out.exists()
     for sentence in refused.values():
-        assert re.match(rf"{file}: |summary: holds figures that cannot be shown", sentence)
+        assert sentence.startswith((f"{file}: ", "summary: holds figures"))
     assert refused.keys() >= {"Page.documents", "Table.columns", "Line.x", "Line.y", "Band.low"}
 
 
-def first_lists(value, path=(), seen=None):
+def first_lists(value, path=(), visited=None):
     """Where the first list with entries of each field of each type stands."""
-    seen = set() if seen is None else seen
+    visited = set() if visited is None else visited
     lists = []
     entries = value.items() if isinstance(value, dict) else enumerate(value)
     for name, entry in entries:
         if not isinstance(entry, dict | list):
             continue
         field = (value["type"], name) if isinstance(value, dict) and "type" in value else None
-        if isinstance(entry, list) and entry and field is not None and field not in seen:
-            seen.add(field)
+        if isinstance(entry, list) and entry and field is not None and field not in visited:
+            visited.add(field)
             lists.append((*path, name))
-        lists += first_lists(entry, (*path, name), seen)
+        lists += first_lists(entry, (*path, name), visited)
     return lists

@@ -71,7 +71,7 @@ def paths_in(folder: Path) -> set[str]:
 
 
 def test_the_sdist_has_what_make_test_needs(sdist):
-    found = paths_in(sdist)
+    paths = paths_in(sdist)
     for name in (
         "Makefile",
         "mkdocs.yml",
@@ -79,7 +79,7 @@ def test_the_sdist_has_what_make_test_needs(sdist):
         "bench/scale.py",
         "papers/datasets.py",
     ):
-        assert name in found
+        assert name in paths
     for name in environments.QUICK:
         assert (sdist / name).exists(), name
 

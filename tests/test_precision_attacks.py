@@ -182,8 +182,8 @@ def has_witness(theta, problem, mechanism, grid=None):
 
     def led_to(b):
         tilted = replace(problem, linear=np.array([b / problem.count]))
-        found = minimise(tilted, tolerance=mechanism.tolerance).theta
-        return float((found if grid is None else grid.snap(found))[0])
+        solution = minimise(tilted, tolerance=mechanism.tolerance).theta
+        return float((solution if grid is None else grid.snap(solution))[0])
 
     z = problem.held.X[:, 0] * theta
     slope, curvature = problem.loss.derivatives(z, problem.held.y)
@@ -237,11 +237,11 @@ def test_reachable_is_exact_on_a_small_scale():
     rng = np.random.default_rng(SEED)
     for centre in rng.choice(every, 40):
         with np.errstate(over="ignore", invalid="ignore"):
-            found = reachable(every, centre)
+            result = reachable(every, centre)
             truth = np.isin(every, centre + every)
             finite = np.isfinite(every - centre)
-        assert found.dtype == bool
-        assert np.array_equal(found[finite], truth[finite])
+        assert result.dtype == bool
+        assert np.array_equal(result[finite], truth[finite])
         assert 0 < np.mean(truth) < 1
 
 
@@ -256,16 +256,16 @@ def test_zero_against_one():
 
 
 def test_the_grid_hides_which_data_was_minimised_on():
-    found = attack_objective(60)
-    assert found["control, row kept"] > 0.1
-    assert found["control, row dropped, sought where it was"] == 0
-    assert found["grid, row kept"] == found["grid, row dropped"] == 0
+    result = attack_objective(60)
+    assert result["control, row kept"] > 0.1
+    assert result["control, row dropped, sought where it was"] == 0
+    assert result["grid, row kept"] == result["grid, row dropped"] == 0
 
 
 def test_the_grid_hides_the_lattice_of_the_sampler():
-    found = attack_lattice(2000)
-    assert found["control"] > 0.01
-    assert found["grid"] == 0
+    result = attack_lattice(2000)
+    assert result["control"] > 0.01
+    assert result["grid"] == 0
 
 
 def test_secure_releases_are_not_provable_either():

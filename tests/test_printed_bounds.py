@@ -229,15 +229,15 @@ class _Html(HTMLParser):
 
 def markdown_tables(text):
     """Lists of rows of cells, the headings first."""
-    found, rows = [], []
+    result, rows = [], []
     for line in [*text.splitlines(), ""]:
         if line.startswith("|"):
             cells = re.split(r"(?<!\\)\|", line)[1:-1]
             rows.append([re.sub(r"\\(.)", r"\1", cell).strip() for cell in cells])
         elif rows:
-            found.append([rows[0], *rows[2:]])
+            result.append([rows[0], *rows[2:]])
             rows = []
-    return found
+    return result
 
 
 def single_spaced(text):

@@ -10,7 +10,7 @@ import pytest
 import expost
 from expost.errors import InvalidInput
 from expost.ledger import Ledger
-from expost.mechanisms.encoded import model_mechanism
+from expost.mechanisms.encoded import EncodingLosses, model_mechanism
 from expost.numbers import summed_up
 from expost.publishing.compare import compare
 from expost.publishing.publish import ReleasedRows
@@ -81,12 +81,12 @@ def ask(program, table, tmp_path):
 
 def test_epsilon_and_delta_are_those_of_both():
     fitted = model().fit(*people())
-    how = fitted.release_.mechanism
-    assert (how.epsilon, how.delta) == (8.0, 1e-3)
+    mechanism = fitted.release_.mechanism
+    assert (mechanism.epsilon, mechanism.delta) == (8.0, 1e-3)
     own = fitted.release_.table_encoding.histograms
     assert own.epsilon == pytest.approx(1.6, rel=1e-6)
-    assert summed_up([own.epsilon, model_mechanism(how).epsilon]) == 8.0
-    assert how.delta_at(8.0) <= 1e-3
+    assert summed_up([own.epsilon, model_mechanism(mechanism).epsilon]) == 8.0
+    assert mechanism.delta_at(8.0) <= 1e-3
     assert fitted.release_.audience is Audience.PUBLIC
     assert fitted.release_.read_from_data == ()
 
@@ -107,13 +107,13 @@ def test_model_json_keeps_the_histograms(tmp_path):
     np.testing.assert_array_equal(read.scores(frame), fitted.release_.scores(frame))
 
 
-@pytest.mark.parametrize("place", ["scale", "epsilon", "counts"])
-def test_edited_histograms_are_refused(tmp_path, place):
+@pytest.mark.parametrize("position", ["scale", "epsilon", "counts"])
+def test_edited_histograms_are_refused(tmp_path, position):
     value = model().fit(*people()).release_.table_encoding.to_json()
-    if place == "counts":
+    if position == "counts":
         value["histograms"]["columns"][0]["counts"][3] += 1000
     else:
-        value["histograms"][place] *= 0.5
+        value["histograms"][position] *= 0.5
     with pytest.raises(InvalidInput, match="histograms"):
         model(encoding=value, private_encoding=None).fit(*people())
 
@@ -122,9 +122,11 @@ def test_losses_are_those_of_the_histograms_and_of_the_model():
     frame, labels = people()
     fitted = model().fit(frame, labels)
     whole = expost.profile(fitted, frame, labels)
-    how, objective = fitted.release_.mechanism, fitted.release_.objective(frame, labels)
-    alone = model_mechanism(how).losses(objective, fitted.release_.theta, change_of(objective))
-    own = how._encoding_losses(objective.held).rows(objective.held.cells)
+    mechanism, objective = fitted.release_.mechanism, fitted.release_.objective(frame, labels)
+    alone = model_mechanism(mechanism).losses(
+        objective, fitted.release_.theta, change_of(objective)
+    )
+    own = encoding_losses(mechanism, objective.held)
     finite = np.isfinite(own.loss)
     np.testing.assert_allclose(
         whole.losses.loss[finite], (own.loss + alone.loss)[finite], atol=1e-12
@@ -133,6 +135,11 @@ def test_losses_are_those_of_the_histograms_and_of_the_model():
     assert np.all(whole.loss_low <= whole.losses.loss)
     assert np.all(whole.loss_high >= whole.losses.loss)
     assert any("histograms" in notice for notice in whole.notices)
+
+
+def encoding_losses(mechanism, rows):
+    """The losses of the histograms alone."""
+    return EncodingLosses.of(mechanism.histograms, rows.counted).rows(rows.cells)
 
 
 def change_of(objective):
@@ -154,10 +161,10 @@ def test_the_pair_of_encoding_and_model_keeps_its_law():
         fitted = model(epsilon=2.0, delta=0.05, private_encoding=0.5, random_state=seed)
         with pytest.warns(expost.errors.SeededReleaseWarning):
             fitted.fit(frame, labels)
-        how, objective = fitted.release_.mechanism, fitted.release_.objective(frame, labels)
+        mechanism, objective = fitted.release_.mechanism, fitted.release_.objective(frame, labels)
         change = change_of(objective)
-        both.append(how.losses(objective, fitted.release_.theta, change).loss)
-        part = model_mechanism(how).losses(objective, fitted.release_.theta, change)
+        both.append(mechanism.losses(objective, fitted.release_.theta, change).loss)
+        part = model_mechanism(mechanism).losses(objective, fitted.release_.theta, change)
         alone.append(part.loss)
     both, alone = np.stack(both), np.stack(alone)
     evidence = np.exp(-both)
@@ -187,11 +194,11 @@ def test_models_that_share_an_encoding_count_it_once():
     shared = {"encoding": first.release_.table_encoding, "private_encoding": None}
     second = model(**shared).fit(frame, labels)
     both = expost.profile([first, second], frame, labels)
-    one, other = (expost.profile(fitted, frame, labels) for fitted in (first, second))
+    left, other = (expost.profile(fitted, frame, labels) for fitted in (first, second))
     objective = first.release_.objective(frame, labels)
-    own = first.release_.mechanism._encoding_losses(objective.held).rows(objective.held.cells)
+    own = encoding_losses(first.release_.mechanism, objective.held)
     known = np.isfinite(own.loss)
-    expected = (one.loss + other.loss - own.loss)[known]
+    expected = (left.loss + other.loss - own.loss)[known]
     np.testing.assert_allclose(both.loss[known], expected, atol=1e-9)
 
 
@@ -238,9 +245,9 @@ def test_publishing_compares_with_the_losses_of_both():
     frame, labels = people()
     fitted = model().fit(frame, labels)
     report = expost.publish(fitted, frame, labels)
-    found = compare(report, ReleasedRows.of_arrays(fitted.release_, frame, labels))
+    comparison = compare(report, ReleasedRows.of_arrays(fitted.release_, frame, labels))
     exact = expost.profile(fitted, frame, labels)
-    np.testing.assert_allclose(found.columns()["exposure"], exact.exposure, atol=1e-12)
+    np.testing.assert_allclose(comparison.columns()["exposure"], exact.exposure, atol=1e-12)
 
 
 def test_persons_leave_with_all_their_rows():
@@ -248,9 +255,9 @@ def test_persons_leave_with_all_their_rows():
     owner = np.arange(len(frame)) // 2
     fitted = model(rows_per_person=2).fit(frame, labels, persons=owner)
     assert fitted.release_.table_encoding.histograms.rows_per_person == 2
-    found = expost.profile(fitted, frame, labels, persons=owner)
-    assert len(found.exposure) == 200
-    assert found.losses.worst_case == pytest.approx(8.0)
+    profile = expost.profile(fitted, frame, labels, persons=owner)
+    assert len(profile.exposure) == 200
+    assert profile.losses.worst_case == pytest.approx(8.0)
 
 
 def test_a_published_bound_covers_both():

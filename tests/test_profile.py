@@ -70,60 +70,65 @@ def fitted():
 
 
 @pytest.fixture(scope="module")
-def found(fitted):
+def profiled(fitted):
     return profile(fitted, X, Y)
 
 
 # The fields.
 
 
-def test_losses_and_distances(fitted, found):
+def test_losses_and_distances(fitted, profiled):
     theta, base, others = fitted.release_.theta, minimiser(X, Y), neighbours_of_every_row()
     beta = N * 0.1 * 5.0 / 2
     apart = np.linalg.norm(others - base, axis=1)
     loss = beta * (np.linalg.norm(theta - others, axis=1) - np.linalg.norm(theta - base))
-    width = found.loss_high - found.loss_low
-    assert np.allclose(found.distance, apart, rtol=2e-3)
-    assert np.all(np.abs(found.distance - apart) <= found.losses.distance_error + 1e-14)
+    width = profiled.loss_high - profiled.loss_low
+    assert np.allclose(profiled.distance, apart, rtol=2e-3)
+    assert np.all(np.abs(profiled.distance - apart) <= profiled.losses.distance_error + 1e-14)
     # 1e-9: what the plain formula itself loses.
-    assert np.all(loss >= found.loss_low - 1e-9)
-    assert np.all(loss <= found.loss_high + 1e-9)
-    assert np.all((found.loss_low <= found.loss) & (found.loss <= found.loss_high))
+    assert np.all(loss >= profiled.loss_low - 1e-9)
+    assert np.all(loss <= profiled.loss_high + 1e-9)
+    assert np.all((profiled.loss_low <= profiled.loss) & (profiled.loss <= profiled.loss_high))
     assert np.max(width) <= 0.01
-    assert len(found) == N
+    assert len(profiled) == N
 
 
-def test_views_of_the_one_vector(found):
-    assert np.array_equal(found.exposure, np.abs(found.loss))
-    assert np.array_equal(found.ranked, sorted(abs(value) for value in found.loss))
-    by_hand = sorted(range(N), key=lambda row: (-abs(found.loss[row]), -found.distance[row], row))
-    assert found.ranking.tolist() == by_hand
-    assert np.array_equal(found.exposure[found.ranking], found.ranked[::-1])
-    assert np.allclose(found.posterior, 1 / (1 + np.exp(-found.loss)), rtol=1e-14)
-    assert np.allclose(found.certainty, 1 / (1 + np.exp(-np.abs(found.loss))), rtol=1e-14)
-    assert np.all(found.certainty >= 0.5)
-    assert found.worst_case == 5.0
-    assert np.all(found.exposure <= found.worst_case)
-    assert not found.is_noiseless
-    assert found.audience is Audience.CURATOR_ONLY
+def test_views_of_the_one_vector(profiled):
+    assert np.array_equal(profiled.exposure, np.abs(profiled.loss))
+    assert np.array_equal(profiled.ranked, sorted(abs(value) for value in profiled.loss))
+    by_hand = sorted(
+        range(N), key=lambda row: (-abs(profiled.loss[row]), -profiled.distance[row], row)
+    )
+    assert profiled.ranking.tolist() == by_hand
+    assert np.array_equal(profiled.exposure[profiled.ranking], profiled.ranked[::-1])
+    assert np.allclose(profiled.posterior, 1 / (1 + np.exp(-profiled.loss)), rtol=1e-14)
+    assert np.allclose(profiled.certainty, 1 / (1 + np.exp(-np.abs(profiled.loss))), rtol=1e-14)
+    assert np.all(profiled.certainty >= 0.5)
+    assert profiled.worst_case == 5.0
+    assert np.all(profiled.exposure <= profiled.worst_case)
+    assert not profiled.is_noiseless
+    assert profiled.audience is Audience.CURATOR_ONLY
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_typical_is_what_simulated_releases_average_to(noise):
+def test_expected_loss_is_the_mean_of_simulated_releases(noise):
     """5 standard errors over 3,000 releases; the draws also reject typical × 1.1."""
     model = logistic(noise=noise, delta=1e-4 if noise == "gaussian" else None, epsilon=20.0)
     model.fit(X, Y)
-    found = profile(model, X, Y)
-    how, near = model.release_.mechanism, found.neighbours
-    noises = how.law.sample(3000, np.random.default_rng(11))
+    profiled = profile(model, X, Y)
+    mechanism, near = model.release_.mechanism, profiled.neighbours
+    noises = mechanism.law.sample(3000, np.random.default_rng(11))
     losses = np.abs(
-        [how.law.loss_from(np.linalg.norm(b), near.shifts.inner(b), near.distance) for b in noises]
+        [
+            mechanism.law.loss_from(np.linalg.norm(b), near.shifts.inner(b), near.distance)
+            for b in noises
+        ]
     )
     mean, error = losses.mean(), losses.mean(axis=1).std() / np.sqrt(3000)
-    assert abs(mean - found.expected.mean()) <= 5 * error
-    assert abs(mean - 1.1 * found.expected.mean()) > 5 * error
+    assert abs(mean - profiled.expected.mean()) <= 5 * error
+    assert abs(mean - 1.1 * profiled.expected.mean()) > 5 * error
     each = 5 * losses.std(axis=0) / np.sqrt(3000)
-    assert np.all(np.abs(losses.mean(axis=0) - found.expected) <= each)
+    assert np.all(np.abs(losses.mean(axis=0) - profiled.expected) <= each)
 
 
 def test_equal_exposures_rank_by_distance_then_by_index():
@@ -143,19 +148,19 @@ def test_equal_exposures_rank_by_distance_then_by_index():
 
 def test_without_noise_everything_is_infinite_and_ranks_by_distance():
     model = logistic(epsilon=math.inf).fit(X, Y)
-    found = profile(model, X, Y)
+    profiled = profile(model, X, Y)
     apart = np.linalg.norm(neighbours_of_every_row() - minimiser(X, Y), axis=1)
-    assert found.is_noiseless
-    assert np.all(found.loss == np.inf)
-    assert np.all(found.loss_low == np.inf)
-    assert np.all(found.expected == np.inf)
-    assert np.all(found.posterior == 1.0)
-    assert found.worst_case == np.inf
-    assert np.array_equal(found.ranking, np.argsort(-apart, kind="stable"))
-    assert any("no noise" in notice for notice in found.notices)
-    assert "no noise" in str(found)
-    assert json.loads(found.to_json())["table"]["loss"] == ["infinity"] * N
-    assert json.loads(found.to_json())["worst_case"] == "infinity"
+    assert profiled.is_noiseless
+    assert np.all(profiled.loss == np.inf)
+    assert np.all(profiled.loss_low == np.inf)
+    assert np.all(profiled.expected == np.inf)
+    assert np.all(profiled.posterior == 1.0)
+    assert profiled.worst_case == np.inf
+    assert np.array_equal(profiled.ranking, np.argsort(-apart, kind="stable"))
+    assert any("no noise" in notice for notice in profiled.notices)
+    assert "no noise" in str(profiled)
+    assert json.loads(profiled.to_json())["table"]["loss"] == ["infinity"] * N
+    assert json.loads(profiled.to_json())["worst_case"] == "infinity"
 
 
 @pytest.mark.parametrize(
@@ -185,12 +190,12 @@ def test_other_estimators(model, y):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ClippedRowsWarning)
         model.fit(X, y)
-        found = profile(model, X, y)
-    assert np.all(np.isfinite(found.loss))
-    assert np.max(found.loss_high - found.loss_low) <= 0.01
-    assert found.neighbours.base.shape == (D + 1,)
+        profiled = profile(model, X, y)
+    assert np.all(np.isfinite(profiled.loss))
+    assert np.max(profiled.loss_high - profiled.loss_low) <= 0.01
+    assert profiled.neighbours.base.shape == (D + 1,)
     if model.noise == "laplace":
-        assert np.all(found.exposure <= 3.0)
+        assert np.all(profiled.exposure <= 3.0)
 
 
 # The neighbouring relations.
@@ -198,24 +203,24 @@ def test_other_estimators(model, y):
 
 def test_people_who_are_not_in_the_data(fitted):
     """ADD: log p(θ ∣ D ∪ z) − log p(θ ∣ D); > 0 still is evidence that z was there."""
-    found = profile(fitted, X, Y, relation="add", candidates=OTHERS)
+    profiled = profile(fitted, X, Y, relation="add", candidates=OTHERS)
     theta, base = fitted.release_.theta, minimiser(X, Y)
     beta = fitted.release_.mechanism.law.rate
     for k in range(5):
         larger = minimiser(np.vstack([X, OTHERS[0][k]]), np.append(Y, OTHERS[1][k]))
         loss = beta * (np.linalg.norm(theta - base) - np.linalg.norm(theta - larger))
-        assert found.loss_low[k] - 1e-9 <= loss <= found.loss_high[k] + 1e-9
-        assert found.loss[k] == pytest.approx(loss, abs=1e-3)
-    assert len(found) == 5
-    assert found.rows == N
-    assert found.relation is Neighbouring.ADD
-    assert "5 candidates" in str(found)
+        assert profiled.loss_low[k] - 1e-9 <= loss <= profiled.loss_high[k] + 1e-9
+        assert profiled.loss[k] == pytest.approx(loss, abs=1e-3)
+    assert len(profiled) == 5
+    assert profiled.rows == N
+    assert profiled.relation is Neighbouring.ADD
+    assert "5 candidates" in str(profiled)
 
 
 @pytest.mark.parametrize("single", [True, False])
 def test_rows_exchanged(fitted, single):
     candidates = (OTHERS[0][:1], OTHERS[1][:1]) if single else (X[::-1] / 2, -Y)
-    found = profile(fitted, X, Y, relation=Neighbouring.REPLACE, candidates=candidates)
+    profiled = profile(fitted, X, Y, relation=Neighbouring.REPLACE, candidates=candidates)
     theta, base = fitted.release_.theta, minimiser(X, Y)
     beta = fitted.release_.mechanism.law.rate
     for row in (0, 17, 59):
@@ -223,8 +228,8 @@ def test_rows_exchanged(fitted, single):
         swapped[row], labels[row] = (part[0 if single else row] for part in candidates)
         other = minimiser(swapped, labels)
         loss = beta * (np.linalg.norm(theta - other) - np.linalg.norm(theta - base))
-        assert found.loss_low[row] - 1e-9 <= loss <= found.loss_high[row] + 1e-9
-    assert len(found) == N
+        assert profiled.loss_low[row] - 1e-9 <= loss <= profiled.loss_high[row] + 1e-9
+    assert len(profiled) == N
 
 
 @pytest.mark.parametrize(
@@ -250,7 +255,7 @@ def test_wrong_options_are_refused(fitted, options, word):
 # What counts as a model.
 
 
-def test_every_way_to_the_same_model_gives_the_same_profile(fitted, found, tmp_path):
+def test_every_form_of_the_same_model_gives_the_same_profile(fitted, profiled, tmp_path):
     release = fitted.release_
     path = fitted.save(tmp_path / "model.json")
     rows, _ = release.ball.rows(X)
@@ -263,21 +268,21 @@ def test_every_way_to_the_same_model_gives_the_same_profile(fitted, found, tmp_p
     ]
     for model, features in ways:
         again = profile(model, features, Y)
-        assert again.loss.tobytes() == found.loss.tobytes()
-        assert again.description == found.description
+        assert again.loss.tobytes() == profiled.loss.tobytes()
+        assert again.description == profiled.description
     bare = profile(release.theta, rows, Y, mechanism=release.mechanism)
-    assert bare.loss.tobytes() == found.loss.tobytes()
+    assert bare.loss.tobytes() == profiled.loss.tobytes()
     bare = profile(release.theta.tolist(), rows, Y, mechanism=release.mechanism)
-    assert bare.loss.tobytes() == found.loss.tobytes()
+    assert bare.loss.tobytes() == profiled.loss.tobytes()
 
 
 def test_a_pipeline_transforms_rows_and_candidates():
     raw = 100 + 7 * X
     pipeline = make_pipeline(StandardScaler(), logistic(data_norm=5.0))
     pipeline.fit(raw, Y)
-    found = profile(pipeline, raw, Y)
+    profiled = profile(pipeline, raw, Y)
     scaled = pipeline[:-1].transform(raw)
-    assert found.loss.tobytes() == profile(pipeline[-1], scaled, Y).loss.tobytes()
+    assert profiled.loss.tobytes() == profile(pipeline[-1], scaled, Y).loss.tobytes()
     candidates = (100 + 7 * OTHERS[0], OTHERS[1])
     added = profile(pipeline, raw, Y, relation="add", candidates=candidates)
     by_hand = profile(
@@ -290,13 +295,13 @@ def test_a_pipeline_transforms_rows_and_candidates():
     assert added.loss.tobytes() == by_hand.loss.tobytes()
 
 
-def test_any_two_labels_and_frames(found):
+def test_any_two_labels_and_frames(profiled):
     names = ["age", "hours", "gain"]
     words = np.where(Y > 0, "rich", "poor")
     for frame in (pd.DataFrame(X, columns=names), pl.DataFrame(X, schema=names)):
         model = logistic(classes=["poor", "rich"]).fit(frame, words)
         again = profile(model, frame, pd.Series(words))
-        assert np.allclose(again.distance, found.distance, rtol=1e-12)
+        assert np.allclose(again.distance, profiled.distance, rtol=1e-12)
         assert model.release_.feature_names == tuple(names)
 
 
@@ -411,11 +416,11 @@ class TestWrongRows:
 # What the reader gets.
 
 
-def test_notices_say_what_was_read_from_the_data_or_seeded():
+def test_notices_name_what_was_read_from_the_data_or_seeded():
     with pytest.warns((PrivacyLeakWarning, SeededReleaseWarning)):
         model = PrivateLogisticRegression(data_norm=1.0, random_state=3).fit(X, Y)
-    found = profile(model, X, Y)
-    text = " ".join(found.notices)
+    profiled = profile(model, X, Y)
+    text = " ".join(profiled.notices)
     assert "classes" in text
     assert "seed" in text
     assert profile(logistic().fit(X, Y), X, Y).notices == ()
@@ -436,14 +441,14 @@ COLUMNS = [
 ]
 
 
-def same_table(table, found):
+def same_table(table, profiled):
     assert table["row"] == list(range(N))
-    assert table["loss"] == found.loss.tolist()
-    assert table["expected"] == found.expected.tolist()
-    assert [table["rank"][row] for row in found.ranking] == list(range(1, N + 1))
+    assert table["loss"] == profiled.loss.tolist()
+    assert table["expected"] == profiled.expected.tolist()
+    assert [table["rank"][row] for row in profiled.ranking] == list(range(1, N + 1))
 
 
-def test_the_docs_list_every_column(found):
+def test_the_docs_list_every_column(profiled):
     text = (Path(__file__).parents[1] / "docs" / "api" / "results.md").read_text()
     listed = re.findall(
         r"`([a-z_]+)`", text[text.index("| column |") : text.index("EpsilonChoice")]
@@ -451,56 +456,56 @@ def test_the_docs_list_every_column(found):
     assert listed[: len(FIGURES)] == list(FIGURES)
 
 
-def test_to_arrow_and_frames(found):
+def test_to_arrow_and_frames(profiled):
     """Libraries and files: tests/test_table.py."""
-    table = found.to_arrow()
+    table = profiled.to_arrow()
     assert table.column_names == COLUMNS
     assert table.schema.metadata[b"audience"] == b"curator-only"
-    same_table(table.to_pydict(), found)
-    same_table(found.to_frame().to_dict("list"), found)
+    same_table(table.to_pydict(), profiled)
+    same_table(profiled.to_frame().to_dict("list"), profiled)
 
 
-def test_to_json(found, tmp_path):
-    value = json.loads(found.to_json())
+def test_to_json(profiled, tmp_path):
+    value = json.loads(profiled.to_json())
     assert value["format"] == "expost-profile/2"
     assert value["audience"] == "curator-only"
     assert value["relation"] == "remove"
     assert value["worst_case"] == 5.0
     assert value["rows"] == N
     assert list(value["table"]) == COLUMNS
-    same_table(value["table"], found)
-    path = found.to_json(str(tmp_path / "profile.json"))
+    same_table(value["table"], profiled)
+    path = profiled.to_json(str(tmp_path / "profile.json"))
     assert path.name == "profile.CURATOR-ONLY.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert path.read_text() == found.to_json()
+    assert path.read_text() == profiled.to_json()
     with pytest.raises(InvalidInput, match="path"):
-        found.to_json(tmp_path / "profile")
+        profiled.to_json(tmp_path / "profile")
 
 
-def test_ids_key_every_result(fitted, found):
+def test_ids_key_every_result(fitted, profiled):
     """Keys of every kind: tests/test_table.py."""
     keyed = profile(fitted, X, Y, ids=pd.Series([f"é{k}" for k in range(N)]))
     first = keyed.key(int(keyed.ranking[0]))
     assert str(first) in str(keyed)
-    assert found.key(3) == 3
+    assert profiled.key(3) == 3
     assert list(json.loads(keyed.to_json())["table"])[:2] == ["row", "id"]
     assert keyed.to_arrow()["id"][7].as_py() == "é7"
-    assert np.array_equal(keyed.ranking, found.ranking)
+    assert np.array_equal(keyed.ranking, profiled.ranking)
 
 
-def test_a_figure_that_is_no_number_is_not_written(found):
+def test_a_figure_that_is_no_number_is_not_written(profiled):
     import dataclasses
 
-    losses = dataclasses.replace(found.losses, loss=np.full(N, np.nan))
+    losses = dataclasses.replace(profiled.losses, loss=np.full(N, np.nan))
     with pytest.raises(ArithmeticError):
-        dataclasses.replace(found, losses=losses).to_json()
+        dataclasses.replace(profiled, losses=losses).to_json()
 
 
-def test_groups_take_exposures_or_distances(found, fitted):
+def test_groups_take_exposures_or_distances(profiled, fitted):
     """The views themselves are tested with their module."""
     levels = np.where(X[:, 0] > 0, "high", "low")
-    assert len(found.by(levels, name="side")) == 2
-    assert str(found.explain(X))
+    assert len(profiled.by(levels, name="side")) == 2
+    assert str(profiled.explain(X))
     exact = LogisticRegression(C=1.0, tol=1e-10, fit_intercept=False).fit(X, Y)
     assert len(profile(exact, X, Y).by(levels)) == 2
 
@@ -523,50 +528,52 @@ def objective(request):
         return model.fit(X, Y)
 
 
-def log_density(how, X, y, theta):
+def log_density(mechanism, X, y, theta):
     """log p(θ ∣ D) by its definition, but for the normaliser of b; λ and b's law are D's own."""
     p = 1 / (1 + np.exp(y * (X @ theta)))
-    gradient = how.penalty_sum * theta - X.T @ (y * p)
-    hessian = how.penalty_sum * np.eye(len(theta)) + (X * (p * (1 - p))[:, None]).T @ X
-    norm = np.linalg.norm(gradient) / how.resolution
-    return np.linalg.slogdet(hessian)[1] - (norm if how.noise == "laplace" else norm**2 / 2)
+    gradient = mechanism.penalty_sum * theta - X.T @ (y * p)
+    hessian = mechanism.penalty_sum * np.eye(len(theta)) + (X * (p * (1 - p))[:, None]).T @ X
+    norm = np.linalg.norm(gradient) / mechanism.resolution
+    return np.linalg.slogdet(hessian)[1] - (norm if mechanism.noise == "laplace" else norm**2 / 2)
 
 
 def test_objective_losses_by_their_definition(objective):
-    found = profile(objective, X, Y)
-    theta, how = objective.release_.theta, objective.release_.mechanism
-    here = log_density(how, X, Y, theta)
-    loss = np.array([here - log_density(how, *without(row), theta) for row in range(N)])
-    assert np.max(np.abs(found.loss - loss)) <= 1e-11
-    assert np.all((found.loss_low <= loss + 1e-11) & (loss - 1e-11 <= found.loss_high))
-    assert np.max(found.loss_high - found.loss_low) <= 1e-5
+    profiled = profile(objective, X, Y)
+    theta, mechanism = objective.release_.theta, objective.release_.mechanism
+    here = log_density(mechanism, X, Y, theta)
+    loss = np.array([here - log_density(mechanism, *without(row), theta) for row in range(N)])
+    assert np.max(np.abs(profiled.loss - loss)) <= 1e-11
+    assert np.all((profiled.loss_low <= loss + 1e-11) & (loss - 1e-11 <= profiled.loss_high))
+    assert np.max(profiled.loss_high - profiled.loss_low) <= 1e-5
     slope = 1 / (1 + np.exp(Y * (X @ theta)))
-    assert np.allclose(found.distance, slope * np.linalg.norm(X, axis=1), rtol=1e-12)
-    assert np.array_equal(found.exposure, np.abs(found.loss))
-    assert found.worst_case == how.epsilon
-    assert not found.is_noiseless
-    assert not found.guarantee_exceeded
-    if how.noise == "laplace":
-        assert np.max(found.exposure) <= how.epsilon
+    assert np.allclose(profiled.distance, slope * np.linalg.norm(X, axis=1), rtol=1e-12)
+    assert np.array_equal(profiled.exposure, np.abs(profiled.loss))
+    assert profiled.worst_case == mechanism.epsilon
+    assert not profiled.is_noiseless
+    assert not profiled.guarantee_exceeded
+    if mechanism.noise == "laplace":
+        assert np.max(profiled.exposure) <= mechanism.epsilon
 
 
-def simulated(how, relation, candidates, count=400):
+def simulated(mechanism, relation, candidates, count=400):
     """Exposures (count, rows) over other releases."""
     problem = expost.glm.Objective.of(
-        X=X, y=Y, loss=how.loss, penalty=np.full(D, how.total_regularization)
+        X=X, y=Y, loss=mechanism.loss, penalty=np.full(D, mechanism.total_regularization)
     )
-    noise = how.law.sample(count, np.random.default_rng(5))
+    noise = mechanism.law.sample(count, np.random.default_rng(5))
     models = perturbed_minimisers(problem, noise / N)
     return np.abs(
         [
-            Tangent.at(how, problem, t).row_losses(changed(problem, relation, candidates)).loss
+            Tangent.at(mechanism, problem, t)
+            .row_losses(changed(problem, relation, candidates))
+            .loss
             for t in models
         ]
     )
 
 
 @pytest.mark.parametrize("relation", Neighbouring, ids=lambda relation: relation.value)
-def test_objective_typical_is_what_releases_average_to(relation):
+def test_expected_loss_under_objective_perturbation_is_the_mean_of_releases(relation):
     """Sampled: five standard errors of both sides; × 1.3 is rejected."""
     model = logistic(epsilon=10.0, **OBJECTIVE["laplace"]).fit(X, Y)
     candidates = {
@@ -574,45 +581,45 @@ def test_objective_typical_is_what_releases_average_to(relation):
         Neighbouring.ADD: OTHERS,
         Neighbouring.REPLACE: (X[::-1] / 2, -Y),
     }[relation]
-    found = profile(model, X, Y, relation=relation, candidates=candidates)
+    profiled = profile(model, X, Y, relation=relation, candidates=candidates)
     exposures = simulated(model.release_.mechanism, relation, candidates)
-    error = np.hypot(found.expected_error, exposures.std(axis=0) / 20)
-    assert np.all(found.expected_error > 0)
-    assert np.all(np.abs(found.expected - exposures.mean(axis=0)) <= 5 * error)
+    error = np.hypot(profiled.expected_error, exposures.std(axis=0) / 20)
+    assert np.all(profiled.expected_error > 0)
+    assert np.all(np.abs(profiled.expected - exposures.mean(axis=0)) <= 5 * error)
     pooled = exposures.mean(axis=1)
     slack = 5 * pooled.std() * np.sqrt(1 / 64 + 1 / 400)
-    assert abs(1.3 * found.expected.mean() - pooled.mean()) > slack
+    assert abs(1.3 * profiled.expected.mean() - pooled.mean()) > slack
     # Drawn from a fixed seed: another look gives the same figures.
     again = profile(model, X, Y, relation=relation, candidates=candidates)
-    assert again.expected.tobytes() == found.expected.tobytes()
+    assert again.expected.tobytes() == profiled.expected.tobytes()
 
 
-def test_objective_typical_is_not_drawn_before_it_is_asked_for(monkeypatch):
+def test_expected_loss_under_objective_perturbation_is_drawn_on_demand(monkeypatch):
     model = logistic(**OBJECTIVE["laplace"]).fit(X, Y)
 
     def fail(*_, **__):
         raise AssertionError("nothing needs sampled releases")
 
     monkeypatch.setattr(expost.mechanisms.sampling, "expected_exposures", fail)
-    found = profile(model, X, Y)
-    assert len(found.loss) == N
+    profiled = profile(model, X, Y)
+    assert len(profiled.loss) == N
     with pytest.raises(AssertionError, match="sampled"):
-        _ = found.expected
+        _ = profiled.expected
 
 
 def test_objective_without_noise_ranks_by_how_far_a_row_moves_the_minimiser():
     """λ is kept, so that removing a row leaves the penalty of the sum: Λn/(n − 1) of the mean."""
     model = logistic(epsilon=math.inf, mechanism="objective").fit(X, Y)
-    found = profile(model, X, Y)
+    profiled = profile(model, X, Y)
     others = np.array([minimiser(*without(row), 0.1 * N / (N - 1)) for row in range(N)])
     apart = np.linalg.norm(others - minimiser(X, Y), axis=1)
-    assert found.is_noiseless
-    assert np.all(found.loss == np.inf)
-    assert np.allclose(found.distance, apart, rtol=2e-3)
-    assert found.ranking[0] == np.argmax(apart)
+    assert profiled.is_noiseless
+    assert np.all(profiled.loss == np.inf)
+    assert np.allclose(profiled.distance, apart, rtol=2e-3)
+    assert profiled.ranking[0] == np.argmax(apart)
 
 
-def test_a_squared_loss_says_that_nothing_is_guaranteed():
+def test_a_squared_loss_has_a_notice_that_nothing_is_guaranteed():
     model = PrivateRidge(
         **{**OUTPUT, "mechanism": "objective"},
         data_norm=1.0,
@@ -621,8 +628,8 @@ def test_a_squared_loss_says_that_nothing_is_guaranteed():
     )
     with pytest.warns(NoGuaranteeWarning):
         model.fit(X, TARGET)
-    found = profile(model, X, TARGET)
-    assert found.worst_case == np.inf
-    assert any("guarantees no epsilon" in notice for notice in found.notices)
-    assert "no ε is guaranteed" in str(found)
-    assert json.loads(found.to_json())["worst_case"] == "infinity"
+    profiled = profile(model, X, TARGET)
+    assert profiled.worst_case == np.inf
+    assert any("guarantees no epsilon" in notice for notice in profiled.notices)
+    assert "no ε is guaranteed" in str(profiled)
+    assert json.loads(profiled.to_json())["worst_case"] == "infinity"

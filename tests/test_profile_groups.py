@@ -62,23 +62,23 @@ def without(name):
 def test_output_perturbation_against_refits(noise):
     delta = None if noise == "laplace" else 1e-4
     fitted = fit(noise=noise, delta=delta)
-    found = profile(fitted, X, Y, persons=WHO)
-    how, theta = fitted.release_.mechanism, fitted.release_.theta
+    profiled = profile(fitted, X, Y, persons=WHO)
+    mechanism, theta = fitted.release_.mechanism, fitted.release_.theta
     base, others = minimiser(X, Y), np.array([minimiser(*without(name)) for name in NAMES])
     far, near = np.linalg.norm(theta - others, axis=1), np.linalg.norm(theta - base)
-    truth = (far - near) / how.resolution
+    truth = (far - near) / mechanism.resolution
     if noise == "gaussian":
-        truth = (far**2 - near**2) / (2 * how.resolution**2)
-    assert len(found) == len(NAMES)
-    assert list(found.ids) == NAMES
-    assert np.all((found.loss_low - 1e-9 <= truth) & (truth <= found.loss_high + 1e-9))
+        truth = (far**2 - near**2) / (2 * mechanism.resolution**2)
+    assert len(profiled) == len(NAMES)
+    assert list(profiled.ids) == NAMES
+    assert np.all((profiled.loss_low - 1e-9 <= truth) & (truth <= profiled.loss_high + 1e-9))
     apart = np.linalg.norm(others - base, axis=1)
-    assert np.all(np.abs(found.distance - apart) <= found.losses.distance_error + 1e-13)
+    assert np.all(np.abs(profiled.distance - apart) <= profiled.losses.distance_error + 1e-13)
     # Power: the sum of the losses of her rows is far outside the interval of nearly everyone.
     rows = profile(fitted, X, Y)
     summed = np.array([np.sum(rows.loss[name == WHO]) for name in NAMES])
     several = SIZES > 1
-    outside = (summed < found.loss_low) | (summed > found.loss_high)
+    outside = (summed < profiled.loss_low) | (summed > profiled.loss_high)
     assert np.all(outside[several])
     assert not np.any(outside[~several & (np.abs(summed - truth) < 1e-9)])
 
@@ -88,13 +88,13 @@ def test_the_law_of_a_person_is_that_of_her_distance(noise):
     """E∣loss∣ of the law, by drawing the noise: 14 persons at 4.5 standard errors."""
     delta = None if noise == "laplace" else 1e-4
     fitted = fit(noise=noise, delta=delta)
-    found = profile(fitted, X, Y, persons=WHO)
+    profiled = profile(fitted, X, Y, persons=WHO)
     law = fitted.release_.mechanism.law
     b = law.sample(20_000, np.random.default_rng(3))
-    shift = found.neighbours.shift
+    shift = profiled.neighbours.shift
     losses = np.array([law.loss(b, np.broadcast_to(s, b.shape)) for s in shift])
     mean, error = np.abs(losses).mean(axis=1), np.abs(losses).std(axis=1) / math.sqrt(len(b))
-    assert np.all(np.abs(mean - found.expected) <= 4.5 * error)
+    assert np.all(np.abs(mean - profiled.expected) <= 4.5 * error)
     # Law 2: E exp(−loss) = 1; a scale 1.2 times off is seen.
     tilt, doubt = np.exp(-losses).mean(axis=1), np.exp(-losses).std(axis=1) / math.sqrt(len(b))
     assert np.all(np.abs(tilt - 1) <= 4.5 * doubt)
@@ -107,15 +107,15 @@ def test_the_law_of_a_person_is_that_of_her_distance(noise):
 def test_everyone_with_one_row_gives_the_very_same_profile(kind, mechanism):
     fitted = fit(kind, mechanism=mechanism, noise="laplace", regularization=1.0)
     plain = profile(fitted, X, Y)
-    found = profile(fitted, X, Y, persons=range(N))
+    profiled = profile(fitted, X, Y, persons=range(N))
     for name in ("loss", "loss_low", "loss_high", "distance"):
-        assert getattr(found, name).tobytes() == getattr(plain, name).tobytes()
+        assert getattr(profiled, name).tobytes() == getattr(plain, name).tobytes()
     # Sampled under objective perturbation, of rows by a control variate.
-    error = 5 * (found.expected_error + plain.expected_error) if mechanism == "objective" else 0
-    assert np.all(np.abs(found.expected - plain.expected) <= error)
-    assert found.worst_case == plain.worst_case
-    assert found.losses.worst_case_passed == plain.losses.worst_case_passed
-    assert found.sizes.tolist() == [1] * N
+    error = 5 * (profiled.expected_error + plain.expected_error) if mechanism == "objective" else 0
+    assert np.all(np.abs(profiled.expected - plain.expected) <= error)
+    assert profiled.worst_case == plain.worst_case
+    assert profiled.losses.worst_case_passed == plain.losses.worst_case_passed
+    assert profiled.sizes.tolist() == [1] * N
 
 
 @pytest.mark.parametrize(
@@ -129,19 +129,19 @@ def test_everyone_with_one_row_gives_the_very_same_profile(kind, mechanism):
 )
 def test_what_is_guaranteed_to_the_largest_person(parameters, worst, passed):
     fitted = fit(regularization=1.0, **parameters)
-    found, plain = profile(fitted, X, Y, persons=WHO), profile(fitted, X, Y)
+    profiled, plain = profile(fitted, X, Y, persons=WHO), profile(fitted, X, Y)
     if worst is None:
-        how = fitted.release_.mechanism
-        step = how.sensitivity if how.kind == "output" else how.slope_bound
-        worst = 30 * 2.0 + 30 * 29 * (step / how.resolution) ** 2 / 2
+        mechanism = fitted.release_.mechanism
+        step = mechanism.sensitivity if mechanism.kind == "output" else mechanism.slope_bound
+        worst = 30 * 2.0 + 30 * 29 * (step / mechanism.resolution) ** 2 / 2
     times = {"row": 1, "rows": 30}.get(passed, 1)
-    assert found.worst_case == pytest.approx(worst, rel=1e-12)
+    assert profiled.worst_case == pytest.approx(worst, rel=1e-12)
     most = min(times * plain.losses.worst_case_passed, 1.0)
-    assert 0.5 * most <= found.losses.worst_case_passed <= most * (1 + 1e-6)
-    assert found.losses.guarantee is not None
-    assert found.losses.guarantee.advantage > plain.losses.guarantee.advantage
-    assert not found.guarantee_exceeded
-    assert "any person with up to 30 rows" in str(found)
+    assert 0.5 * most <= profiled.losses.worst_case_passed <= most * (1 + 1e-6)
+    assert profiled.losses.guarantee is not None
+    assert profiled.losses.guarantee.advantage > plain.losses.guarantee.advantage
+    assert not profiled.guarantee_exceeded
+    assert "any person with up to 30 rows" in str(profiled)
     assert "any row" in str(plain)
 
 
@@ -154,30 +154,29 @@ def test_scikit_learn_models_rank_persons_by_distance(name):
         kind = (
             LogisticRegression(C=2.0, tol=1e-10, max_iter=5000) if name == "logistic" else Ridge()
         )
-        found = kind.fit(rows, labels)
-        return found, np.append(np.ravel(found.coef_), found.intercept_)
+        profiled = kind.fit(rows, labels)
+        return profiled, np.append(np.ravel(profiled.coef_), profiled.intercept_)
 
     fitted, base = refit(X, target)
-    found = profile(fitted, X, target, persons=WHO)
-    assert found.is_noiseless
+    profiled = profile(fitted, X, target, persons=WHO)
+    assert profiled.is_noiseless
     apart = [
         np.linalg.norm(refit(X[who != WHO], target[who != WHO])[1] - base) for who in NAMES
     ]  # fmt: skip
-    assert found.distance == pytest.approx(apart, rel=1e-3, abs=1e-6)
-    assert np.all(np.isinf(found.loss))
-    assert "Persons exposed" in str(found)
-    assert found.notices == (
-        "The model carries no noise: every loss is infinite, persons rank by distance.",
-    )
+    assert profiled.distance == pytest.approx(apart, rel=1e-3, abs=1e-6)
+    assert np.all(np.isinf(profiled.loss))
+    assert "Persons exposed" in str(profiled)
+    (notice,) = profiled.notices
+    assert "persons rank by distance" in notice
 
 
 def test_three_classes():
     y = np.array(["a", "b", "c"])[RNG.integers(3, size=N)]
     options = {"labels": y, "classes": ["a", "b", "c"], "mechanism": "objective"}
     fitted = fit(noise="gaussian", delta=1e-4, regularization=1.0, **options)
-    found = profile(fitted, X, y, persons=WHO)
-    assert len(found) == len(NAMES)
-    assert np.all(found.expected > 0)
+    profiled = profile(fitted, X, y, persons=WHO)
+    assert len(profiled) == len(NAMES)
+    assert np.all(profiled.expected > 0)
     with pytest.raises(InvalidInput, match="more than two classes without noise"):
         profile(fit(epsilon=math.inf, noise="laplace", **options), X, y, persons=WHO)
 
@@ -188,26 +187,26 @@ def test_frames_and_pipelines():
     pipe = make_pipeline(StandardScaler(with_std=False), model())
     with pytest.warns(SeededReleaseWarning):
         pipe.fit(frame, Y)
-    found = profile(pipe, frame, Y, persons=who)
-    assert list(found.ids) == NAMES
-    assert np.all(found.exposure > 0)
+    profiled = profile(pipe, frame, Y, persons=who)
+    assert list(profiled.ids) == NAMES
+    assert np.all(profiled.exposure > 0)
 
 
-def test_tables_and_files_say_persons(tmp_path):
-    found = profile(fit(), X, Y, persons=WHO)
-    columns = found.columns()
+def test_tables_and_files_name_persons(tmp_path):
+    profiled = profile(fit(), X, Y, persons=WHO)
+    columns = profiled.columns()
     assert list(columns)[:3] == ["person", "id", "rows"]
     assert columns["rows"].tolist() == SIZES.tolist()
     assert "row" not in columns
-    read = json.loads(found.to_json())
+    read = json.loads(profiled.to_json())
     assert read["unit"] == "person"
     assert read["table"]["id"] == NAMES
-    table = pyarrow.parquet.read_table(found.to_parquet(tmp_path / "profile.parquet"))
+    table = pyarrow.parquet.read_table(profiled.to_parquet(tmp_path / "profile.parquet"))
     assert table.column("id").to_pylist() == NAMES
-    text = str(found)
-    assert "Privacy profile of 14 persons with 60 rows" in text
-    assert repr(found).startswith("Profile(14 persons")
-    top = NAMES[int(np.argmax(found.exposure))]
+    text = str(profiled)
+    assert "14 persons with 60 rows" in text
+    assert repr(profiled).startswith("Profile(14 persons")
+    top = NAMES[int(np.argmax(profiled.exposure))]
     assert f"about person {top}" in text
     assert json.loads(profile(fit(), X, Y).to_json())["unit"] == "row"
 
@@ -215,11 +214,11 @@ def test_tables_and_files_say_persons(tmp_path):
 def test_labels_of_any_kind():
     fitted = fit()
     numbers = np.unique(WHO, return_inverse=True)[1]
-    found = profile(fitted, X, Y, persons=numbers)
-    assert set(found.ids) == set(range(14))
+    profiled = profile(fitted, X, Y, persons=numbers)
+    assert set(profiled.ids) == set(range(14))
     tuples = profile(fitted, X, Y, persons=[(int(k), "x") for k in numbers])
-    assert tuples.loss.tobytes() == found.loss.tobytes()
-    assert tuples.ids[0] == str((found.ids[0], "x"))
+    assert tuples.loss.tobytes() == profiled.loss.tobytes()
+    assert tuples.ids[0] == str((profiled.ids[0], "x"))
 
 
 def test_what_is_refused():
@@ -237,15 +236,15 @@ def test_what_is_refused():
 def test_a_person_of_most_rows_under_objective_perturbation():
     """Half of all rows leave: the interval still holds, and is narrow."""
     fitted = fit(mechanism="objective", noise="gaussian", delta=1e-4, regularization=1e-4)
-    found = profile(fitted, X, Y, persons=WHO)
-    how, theta = fitted.release_.mechanism, fitted.release_.theta
+    profiled = profile(fitted, X, Y, persons=WHO)
+    mechanism, theta = fitted.release_.mechanism, fitted.release_.theta
 
     def log_density(rows, labels):
         p = 1 / (1 + np.exp(labels * (rows @ theta)))
-        g = -rows.T @ (labels * p) + how.penalty_sum * theta
-        hessian = rows.T @ (rows * (p * (1 - p))[:, None]) + how.penalty_sum * np.eye(D)
-        return norm.logpdf(g, scale=how.resolution).sum() + np.linalg.slogdet(hessian)[1]
+        g = -rows.T @ (labels * p) + mechanism.penalty_sum * theta
+        hessian = rows.T @ (rows * (p * (1 - p))[:, None]) + mechanism.penalty_sum * np.eye(D)
+        return norm.logpdf(g, scale=mechanism.resolution).sum() + np.linalg.slogdet(hessian)[1]
 
     truth = np.array([log_density(X, Y) - log_density(*without(name)) for name in NAMES])
-    assert found.loss == pytest.approx(truth, abs=1e-9)
-    assert np.max(found.loss_high - found.loss_low) < 1e-5
+    assert profiled.loss == pytest.approx(truth, abs=1e-9)
+    assert np.max(profiled.loss_high - profiled.loss_low) < 1e-5

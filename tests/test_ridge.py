@@ -74,9 +74,9 @@ def test_the_solution_keeps_its_bound():
         def value(theta, rows=rows, y=y, loss=loss, penalty=penalty):
             return np.mean(loss.value(rows @ theta, y)) + penalty / 2 * theta @ theta
 
-        found = minimize(value, np.zeros(2), method="Nelder-Mead", options={"fatol": 1e-14}).x
+        solution = minimize(value, np.zeros(2), method="Nelder-Mead", options={"fatol": 1e-14}).x
         bound = loss.solution_bound(penalty)
-        assert np.linalg.norm(found) <= bound * (1 + 1e-6)
+        assert np.linalg.norm(solution) <= bound * (1 + 1e-6)
         assert bound <= width / penalty
 
 
@@ -91,10 +91,10 @@ def largest_loss(z, reach, spent):
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-3), (3.0, 1e-5)])
 def test_delta_of_slopes_with_both_signs(epsilon, delta):
-    how = ObjectivePerturbation(
+    mechanism = ObjectivePerturbation(
         epsilon=epsilon, delta=delta, loss=Huber(), regularization=0.1, rows=200, dimension=4
     )
-    reach, spent = 0.5 / how.law.scale, math.log1p(1 / how.penalty_sum)
+    reach, spent = 0.5 / mechanism.law.scale, math.log1p(1 / mechanism.penalty_sum)
 
     def delta_of(reach):
         grid = np.linspace(-9, 9, 20001)
@@ -109,8 +109,8 @@ def test_delta_of_slopes_with_both_signs(epsilon, delta):
         epsilon=epsilon, delta=2 * delta, loss=Huber(), regularization=0.1, rows=200, dimension=4
     )
     assert delta_of(0.5 / single.law.scale) > delta
-    assert how.guarantee().delta(epsilon) == pytest.approx(delta)
-    assert how.worst_case_of(1)[1] <= 1
+    assert mechanism.guarantee().delta(epsilon) == pytest.approx(delta)
+    assert mechanism.worst_case_of(1)[1] <= 1
 
 
 def test_the_exposure_of_rows_by_the_densities_of_two_data_sets():
@@ -123,17 +123,17 @@ def test_the_exposure_of_rows_by_the_densities_of_two_data_sets():
             label_range=(-1, 1), random_state=3,
         ).fit(rows, y)
     )  # fmt: skip
-    how, theta = model.release_.mechanism, float(model.release_.theta[0])
+    mechanism, theta = model.release_.mechanism, float(model.release_.theta[0])
     unit = model.release_.objective(rows, y).held.X[:, 0]
     result = quietly(lambda: profile(model, rows, y))
 
     def log_density(keep):
         def noise(at):
             gap = np.clip(unit[keep] * at - y[keep], -0.5, 0.5)
-            return -np.sum(gap * unit[keep]) - how.penalty_sum * at
+            return -np.sum(gap * unit[keep]) - mechanism.penalty_sum * at
 
         slope = (noise(theta + 1e-6) - noise(theta - 1e-6)) / 2e-6
-        return norm.logpdf(noise(theta), scale=how.law.scale) + math.log(abs(slope))
+        return norm.logpdf(noise(theta), scale=mechanism.law.scale) + math.log(abs(slope))
 
     every = np.arange(12)
     for row in every:
@@ -150,7 +150,7 @@ def test_labels_are_centred_scaled_and_clipped_and_predictions_mapped_back():
     unit = PrivateRidge(label_range=(-1, 1), **given).fit(X, (Y - 20) / 10)
     np.testing.assert_allclose(model.predict(X), 20 + 10 * unit.predict(X))
     np.testing.assert_allclose(X @ model.coef_ + model.intercept_, model.predict(X))
-    with pytest.warns(ClippedRowsWarning, match=r"labels are outside of label_range=\(18, 22\)"):
+    with pytest.warns(ClippedRowsWarning, match=r"label_range=\(18, 22\)"):
         narrow = PrivateRidge(label_range=(18, 22), **given).fit(X, Y)
     clipped = PrivateRidge(label_range=(18, 22), **given).fit(X, np.clip(Y, 18, 22))
     np.testing.assert_array_equal(narrow.coef_, clipped.coef_)
@@ -211,7 +211,7 @@ def test_the_default_predicts_diabetes():
     # Of 442 patients: R² is about .45 without privacy; before, it was below 0 up to ε = 3.
     data = load_diabetes(scaled=False)
     Z = np.clip((data.data - data.data.mean(0)) / data.data.std(0), -2, 2)
-    found = [
+    collected = [
         quietly(
             lambda seed=seed: (
                 PrivateRidge(1.0, label_range=(0, 400), random_state=seed)
@@ -221,17 +221,17 @@ def test_the_default_predicts_diabetes():
         )
         for seed in range(10)
     ]
-    assert np.mean(found) > 0.35
-    assert min(found) > 0.1
+    assert np.mean(collected) > 0.35
+    assert min(collected) > 0.1
 
 
 def test_a_useless_regression_is_forecast():
     # A row adds at most h to the sum of gradients: that is what the noise is compared with.
     def forecast(rows, epsilon):
-        how = PrivateRidge(epsilon, label_range=RANGE).mechanism_for(Huber(), rows, 11)
-        share = math.sqrt(how.law.mean_square) / (rows * 0.5)
-        assert how.forecast.noise_ratio == pytest.approx(share)
-        return how.forecast
+        mechanism = PrivateRidge(epsilon, label_range=RANGE).mechanism_for(Huber(), rows, 11)
+        share = math.sqrt(mechanism.law.mean_square) / (rows * 0.5)
+        assert mechanism.forecast.noise_ratio == pytest.approx(share)
+        return mechanism.forecast
 
     assert forecast(331, 0.1).is_useless
     assert not forecast(331, 1.0).is_useless

@@ -28,10 +28,10 @@ def class_of(path):
 
 def numbers_at(value, paths):
     for path in paths:
-        found = value
+        value_at = value
         for name in path:
-            found = found[name]
-        yield found
+            value_at = value_at[name]
+        yield value_at
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.stem)
@@ -64,17 +64,17 @@ def test_the_stored_ledger_lists_the_stored_files():
     """The entries that documents return now are those that were listed then."""
     ledger = Ledger.load(next(path for path in WRITTEN if path.stem == "ledger"))
     listed = {entry.release: entry for entry in ledger.entries}
-    found = [entry for path in WRITTEN if path.stem != "ledger" for entry in entries_of(path)]
-    assert {entry.release for entry in found} == listed.keys()
+    value_at = [entry for path in WRITTEN if path.stem != "ledger" for entry in entries_of(path)]
+    assert {entry.release for entry in value_at} == listed.keys()
     # Of one listing alone; older ones state no relation.
     free = ("made", "name", "data", "run", "relation")
-    for entry in found:
+    for entry in value_at:
         old = listed[entry.release]
         assert old.relation in (None, entry.relation)
         assert dataclasses.replace(entry, **{name: getattr(old, name) for name in free}) == old
 
 
-def test_every_document_of_the_ledger_has_the_format_it_is_found_by():
+def test_every_document_of_the_ledger_has_its_format():
     for format, (module, name) in DOCUMENTS.items():
         (document,) = {cls for cls in CLASSES.values() if cls.__module__ == module}
         assert (document.FORMAT, document.__name__) == (format, name)
@@ -107,7 +107,7 @@ def resealed(value):
 
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.stem)
 def test_every_field_that_is_taken_out_or_added_is_refused(path):
-    """Even if somebody computes the checksums again."""
+    """Even if the checksums are computed again."""
     cls, whole = class_of(path), json.loads(path.read_text("utf-8"))
     assert resealed(copy.deepcopy(whole)) == whole
     refused = 0
@@ -199,16 +199,16 @@ class Line:
     name: str
     size: float
     count: int
-    sure: bool
+    certain: bool
     data: str | None
     run: str | None = None
 
 
-LINE = {"name": "a", "size": "infinity", "count": 3, "sure": True, "data": None}
+LINE = {"name": "a", "size": "infinity", "count": 3, "certain": True, "data": None}
 
 
 def test_fields_of_a_dataclass():
-    line = Line(name="a", size=math.inf, count=3, sure=True, data=None)
+    line = Line(name="a", size=math.inf, count=3, certain=True, data=None)
     assert to_fields(line) == LINE
     assert from_fields(Line, LINE) == line
     assert from_fields(Line, LINE | {"run": "b"}) == dataclasses.replace(line, run="b")
@@ -219,7 +219,7 @@ def test_fields_of_a_dataclass():
 @pytest.mark.parametrize(
     "edit",
     [{"name": 3}, {"name": None}, {"size": "many"}, {"size": True}, {"size": None}, {"count": 3.0},
-     {"count": True}, {"sure": 1}, {"data": 4}, {"other": 1}],
+     {"count": True}, {"certain": 1}, {"data": 4}, {"other": 1}],
 )  # fmt: skip
 def test_fields_of_other_types_are_refused(edit):
     with pytest.raises(InvalidInput):

@@ -12,7 +12,6 @@ import pytest
 import scipy.stats
 
 from expost.errors import InvalidInput, SeededReleaseWarning
-from expost.selection import private
 from expost.selection.private import (
     METHODS,
     SelectionCost,
@@ -25,7 +24,7 @@ from expost.selection.private import (
     uniform_below,
 )
 from expost.types import Audience
-from reaching import every_parameter_reaches
+from parameters import every_parameter_reaches
 
 SCORES = [3.0, 5.0, 4.5, 1.0, 5.0]
 
@@ -76,9 +75,9 @@ def naive_polynomial(scores, *arguments):
     return chances
 
 
-def agree(found, expected, tolerance=1e-12):
+def agree(result, expected, tolerance=1e-12):
     expected = np.array([float(value) for value in expected])
-    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=1e-300)
+    np.testing.assert_allclose(result, expected, rtol=tolerance, atol=1e-300)
 
 
 @pytest.mark.parametrize("monotone", [False, True])
@@ -91,8 +90,8 @@ def test_the_law_of_a_few_candidates(epsilon, monotone):
                 ("permute-and-flip", naive_permute_and_flip),
                 ("permute-and-flip", naive_polynomial),
             ):
-                found = probabilities(scores, 0.75, epsilon, method, monotone)
-                agree(found, naive(scores, 0.75, epsilon, monotone))
+                law = probabilities(scores, 0.75, epsilon, method, monotone)
+                agree(law, naive(scores, 0.75, epsilon, monotone))
 
 
 @pytest.mark.parametrize("spread", [0.0, 1.0, 30.0])
@@ -122,7 +121,7 @@ class _NextDraw(Exception):
 
 def enumerate_draws(run, least):
     """({result: probability}, what is left): both exact, branches below ``least`` are left."""
-    found, left = {}, Fraction(0)
+    outcome, left = {}, Fraction(0)
     pending = [((), Fraction(1))]
     while pending:
         script, chance = pending.pop()
@@ -141,18 +140,18 @@ def enumerate_draws(run, least):
         except _NextDraw as draw:
             pending += [((*script, v), chance / draw.count) for v in range(draw.count)]
         else:
-            found[result] = found.get(result, 0) + chance
-    return found, left
+            outcome[result] = outcome.get(result, 0) + chance
+    return outcome, left
 
 
 @pytest.mark.parametrize("exponent", ["0", "1/7", "1/2", "2/3", "1", "3/2", "2", "10/3"])
 def test_a_coin_has_exactly_its_probability(exponent):
     exponent = Fraction(exponent)
-    found, left = enumerate_draws(lambda below: accepts(exponent, below), Fraction(1, 20_000))
+    law, left = enumerate_draws(lambda below: accepts(exponent, below), Fraction(1, 20_000))
     assert left < 0.02
     true = math.exp(-exponent)
-    assert found[True] - 1e-15 <= true <= found[True] + left + 1e-15
-    assert not found[True] <= math.exp(-exponent * 1.1 - 0.1) <= found[True] + left
+    assert law[True] - 1e-15 <= true <= law[True] + left + 1e-15
+    assert not law[True] <= math.exp(-exponent * 1.1 - 0.1) <= law[True] + left
 
 
 def test_an_infinite_exponent_is_never_accepted():
@@ -174,19 +173,19 @@ def test_a_huge_exponent_takes_few_draws():
 def test_the_choice_has_exactly_its_law(method):
     exponents = [Fraction(1, 2), Fraction(0), Fraction(2)]
     scores = [-0.5, 0.0, -2.0]
-    found, left = enumerate_draws(
+    law, left = enumerate_draws(
         lambda below: choose(exponents, method, below), Fraction(1, 1_000_000)
     )
     assert left < 0.04
     for index, chance in enumerate(probabilities(scores, 1.0, 2.0, method)):
-        assert found[index] - 1e-12 <= chance <= found[index] + left + 1e-12
+        assert law[index] - 1e-12 <= chance <= law[index] + left + 1e-12
     # Power: the other law, and the same law at 1.5 times the budget, do not fit.
     other = METHODS[1 - METHODS.index(method)]
     for wrong in (
         probabilities(scores, 1.0, 2.0, other),
         probabilities(scores, 1.0, 3.0, method),
     ):
-        assert any(not found[i] <= wrong[i] <= found[i] + left for i in range(3))
+        assert any(not law[i] <= wrong[i] <= law[i] + left for i in range(3))
 
 
 def test_uniform_integers_from_bytes():
@@ -207,22 +206,31 @@ def test_uniform_integers_from_bytes():
     assert len({value >> 200 for value in large}) == 3
 
 
-def test_scores_an_ulp_apart_are_told_apart():
-    """0.1 + 0.2 against 0.3, the classic: γ is the exact difference, not 0 and not rounded."""
-    contest = private._Contest.of([0.1 + 0.2, 0.3], 1.0, 0.1, False)
-    gap = Fraction(0.1 + 0.2) - Fraction(0.3)
-    assert contest.exponents() == [0, Fraction(0.1) / 2 * gap]
-    assert gap > 0
+@pytest.mark.filterwarnings("ignore::expost.errors.SeededReleaseWarning")
+def test_scores_an_ulp_apart_are_distinguished():
+    """0.1 + 0.2 against 0.3, the classic: γ is the exact difference, not 0 and not rounded.
+
+    The budget makes of this difference an exponent of 1.1. A fixed seed; of all seeds one in a
+    thousand would fail the first line.
+    """
+    epsilon = 4e16
+    exponent = float(Fraction(epsilon) / 2 * (Fraction(0.1 + 0.2) - Fraction(0.3)))
+    counts = draws([0.1 + 0.2, 0.3], epsilon, "exponential", 4_000, np.random.default_rng(3))
+    assert fits(counts, [1.0, math.exp(-exponent)]) > 1e-3
+    assert fits(counts, [1.0, 1.0]) < 1e-12
+    assert fits(counts, [1.0, math.exp(-1.5 * exponent)]) < 1e-9
 
 
 # Draws.
 
 
 def draws(scores, epsilon, method, count, random_state=None):
-    found = np.zeros(len(scores), dtype=int)
+    result = np.zeros(len(scores), dtype=int)
     for _ in range(count):
-        found[select_privately(scores, 1.0, epsilon, method=method, random_state=random_state)] += 1
-    return found
+        result[
+            select_privately(scores, 1.0, epsilon, method=method, random_state=random_state)
+        ] += 1
+    return result
 
 
 def fits(counts, chances):
@@ -235,13 +243,13 @@ def fits(counts, chances):
 @pytest.mark.parametrize("method", METHODS)
 def test_draws_follow_the_law(method):
     """A fixed seed; of all seeds one in a thousand would fail the first line."""
-    found = draws(SCORES, 1.0, method, 12_000, np.random.default_rng(7))
-    assert fits(found, probabilities(SCORES, 1, 1.0, method)) > 1e-3
-    assert fits(found, probabilities(SCORES, 1, 1.5, method)) < 1e-12
+    counts = draws(SCORES, 1.0, method, 12_000, np.random.default_rng(7))
+    assert fits(counts, probabilities(SCORES, 1, 1.0, method)) > 1e-3
+    assert fits(counts, probabilities(SCORES, 1, 1.5, method)) < 1e-12
     # A missing factor 2, either way.
-    assert fits(found, probabilities(SCORES, 1, 2.0, method)) < 1e-12
-    assert fits(found, probabilities(SCORES, 1, 0.5, method)) < 1e-12
-    assert fits(found, probabilities(SCORES, 1, 1.0, method, monotone=True)) < 1e-12
+    assert fits(counts, probabilities(SCORES, 1, 2.0, method)) < 1e-12
+    assert fits(counts, probabilities(SCORES, 1, 0.5, method)) < 1e-12
+    assert fits(counts, probabilities(SCORES, 1, 1.0, method, monotone=True)) < 1e-12
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -252,9 +260,9 @@ def test_draws_of_the_operating_system_follow_the_law(method, monkeypatch):
         raise AssertionError("a release must not draw from NumPy")
 
     monkeypatch.setattr(np.random, "default_rng", no_generator)
-    found = draws(SCORES, 1.0, method, 6_000)
-    assert fits(found, probabilities(SCORES, 1, 1.0, method)) > 1e-9
-    assert fits(found, probabilities(SCORES, 1, 2.0, method)) < 1e-12
+    counts = draws(SCORES, 1.0, method, 6_000)
+    assert fits(counts, probabilities(SCORES, 1, 1.0, method)) > 1e-9
+    assert fits(counts, probabilities(SCORES, 1, 2.0, method)) < 1e-12
 
 
 def test_without_a_random_state_bytes_are_the_operating_systems():

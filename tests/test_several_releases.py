@@ -30,17 +30,19 @@ def fitted(X, y, **options):
         return expost.PrivateLogisticRegression(**options).fit(X, y)
 
 
-def naive_loss(theta, how, X, y, row):
+def naive_loss(theta, mechanism, X, y, row):
     """log p(θ ∣ D) − log p(θ ∣ D₋ᵢ) from two fits and the noise's log-density."""
 
     def centre(keep):
-        data = Objective.of(X=X[keep], y=y[keep], loss=how.loss, penalty=np.full(X.shape[1], 0.1))
+        data = Objective.of(
+            X=X[keep], y=y[keep], loss=mechanism.loss, penalty=np.full(X.shape[1], 0.1)
+        )
         return minimise(data, tolerance=1e-13).theta
 
     every = np.arange(len(X))
     return float(
-        how.law.log_density(theta - centre(every))
-        - how.law.log_density(theta - centre(every[every != row]))
+        mechanism.law.log_density(theta - centre(every))
+        - mechanism.law.log_density(theta - centre(every[every != row]))
     )
 
 
@@ -50,7 +52,7 @@ def test_losses_of_two_releases_are_the_log_density_ratio_of_both():
         fitted(X, y, epsilon=20.0, random_state=1),
         fitted(X, y, epsilon=5.0, delta=1e-5, noise="gaussian", random_state=2),
     ]
-    found = expost.profile(models, X, y)
+    profile = expost.profile(models, X, y)
     problem = models[0].release_.problem(X, y)
     for row in (0, 17, 59):
         naive = sum(
@@ -59,50 +61,50 @@ def test_losses_of_two_releases_are_the_log_density_ratio_of_both():
             )
             for model in models
         )
-        assert found.loss[row] == pytest.approx(naive, abs=1e-4)
-        assert found.loss_low[row] <= naive <= found.loss_high[row]
-        assert found.loss_high[row] - found.loss_low[row] < 0.01
+        assert profile.loss[row] == pytest.approx(naive, abs=1e-4)
+        assert profile.loss_low[row] <= naive <= profile.loss_high[row]
+        assert profile.loss_high[row] - profile.loss_low[row] < 0.01
     # Power: one of them alone is something else.
     alone = expost.profile(models[0], X, y)
-    assert np.max(np.abs(found.loss - alone.loss)) > 1e-2
-    assert found.worst_case > alone.worst_case
-    assert "2 releases" in found.description
-    assert any("have seeded noise" in notice for notice in found.notices)
+    assert np.max(np.abs(profile.loss - alone.loss)) > 1e-2
+    assert profile.worst_case > alone.worst_case
+    assert "2 releases" in profile.description
+    assert any("have seeded noise" in notice for notice in profile.notices)
     assert not any("have seeded noise" in notice for notice in alone.notices)
 
 
 def test_persons_of_several_releases():
     X, y = table()
     models = [fitted(X, y, epsilon=10.0, random_state=k) for k in range(2)]
-    owners = [f"person {place // 3}" for place in range(len(X))]
-    found = expost.profile(models, X, y, persons=owners)
+    owners = [f"person {index // 3}" for index in range(len(X))]
+    profile = expost.profile(models, X, y, persons=owners)
     each = [expost.profile(model, X, y, persons=owners) for model in models]
-    np.testing.assert_allclose(found.loss, each[0].loss + each[1].loss, rtol=1e-14)
-    assert len(found) == 20
-    assert found.key(0) == "person 0"
+    np.testing.assert_allclose(profile.loss, each[0].loss + each[1].loss, rtol=1e-14)
+    assert len(profile) == 20
+    assert profile.key(0) == "person 0"
 
 
 def test_bare_coefficients_with_their_mechanisms():
     X, y = table()
     signs = np.where(y == "yes", 1.0, -1.0)
-    how = OutputPerturbation(
+    mechanism = OutputPerturbation(
         epsilon=5.0, loss=expost.losses.make_loss("logistic"), regularization=0.1, rows=60,
         dimension=3,
     )  # fmt: skip
     base = minimise(
-        Objective.of(X=X, y=signs, loss=how.loss, penalty=np.full(3, 0.1)), tolerance=1e-12
+        Objective.of(X=X, y=signs, loss=mechanism.loss, penalty=np.full(3, 0.1)), tolerance=1e-12
     )
-    thetas = [how.add_noise(base, np.random.default_rng(k)) for k in range(2)]
-    both = expost.profile(thetas, X, signs, mechanism=[how, how])
-    each = [expost.profile(theta, X, signs, mechanism=how) for theta in thetas]
+    thetas = [mechanism.add_noise(base, np.random.default_rng(k)) for k in range(2)]
+    both = expost.profile(thetas, X, signs, mechanism=[mechanism, mechanism])
+    each = [expost.profile(theta, X, signs, mechanism=mechanism) for theta in thetas]
     np.testing.assert_allclose(both.loss, each[0].loss + each[1].loss, rtol=1e-14)
     # A list of numbers is still one model.
-    one = expost.profile(list(thetas[0]), X, signs, mechanism=how)
-    np.testing.assert_array_equal(one.loss, each[0].loss)
+    single = expost.profile(list(thetas[0]), X, signs, mechanism=mechanism)
+    np.testing.assert_array_equal(single.loss, each[0].loss)
     with pytest.raises(InvalidInput, match=r"mechanism: must be a list of 2"):
-        expost.profile(thetas, X, signs, mechanism=how)
+        expost.profile(thetas, X, signs, mechanism=mechanism)
     with pytest.raises(InvalidInput, match=r"mechanism: is a list"):
-        expost.profile(thetas[0], X, signs, mechanism=[how])
+        expost.profile(thetas[0], X, signs, mechanism=[mechanism])
 
 
 def test_the_same_release_twice_is_refused(tmp_path):
@@ -117,7 +119,7 @@ def test_the_same_release_twice_is_refused(tmp_path):
     np.testing.assert_array_equal(alone.loss, expost.profile(model, X, y).loss)
 
 
-def test_a_model_that_its_ledger_does_not_list_is_said(tmp_path):
+def test_a_model_that_its_ledger_does_not_list_has_a_notice(tmp_path):
     X, y = table()
     listed = fitted(X, y, epsilon=5.0, random_state=1).release_.save(tmp_path / "model.json")
     other = fitted(X, y, epsilon=5.0, random_state=2).release_.save(tmp_path / "other.json")
@@ -126,6 +128,6 @@ def test_a_model_that_its_ledger_does_not_list_is_said(tmp_path):
     list_release(tmp_path, listed, X, y)
     assert not any("ledger" in notice for notice in expost.profile(listed, X, y).notices)
     with pytest.warns(NotInLedgerWarning, match=r"other\.json is not in the ledger") as caught:
-        found = expost.profile(str(other), X, y)
+        profile = expost.profile(str(other), X, y)
     assert caught[0].filename == __file__
-    assert any("is not in the ledger" in notice for notice in found.notices)
+    assert any("is not in the ledger" in notice for notice in profile.notices)

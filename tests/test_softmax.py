@@ -99,13 +99,13 @@ def test_two_classes_are_the_logistic_loss_of_the_difference():
 def test_increments_do_not_cancel(size):
     rng = np.random.default_rng(1)
     z, step = rng.normal(size=(20, 4)), size * rng.uniform(-1, 1, (20, 4))
-    found = Softmax(classes=4).increment(z, np.zeros(20), step)
+    result = Softmax(classes=4).increment(z, np.zeros(20), step)
     with mp.workdps(50):
         for row in range(20):
             after = probabilities([mpmath.mpf(a) + mpmath.mpf(b) for a, b in zip(z[row], step[row], strict=True)])  # fmt: skip
             before = probabilities([mpmath.mpf(a) for a in z[row]])
             exact = [float(a - b) for a, b in zip(after, before, strict=True)]
-            np.testing.assert_allclose(found[row], exact, rtol=1e-12, atol=1e-14 * min(size, 1))
+            np.testing.assert_allclose(result[row], exact, rtol=1e-12, atol=1e-14 * min(size, 1))
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -171,16 +171,18 @@ def test_curvatures_change_by_no_more_than_the_third_order_bound():
 @given(st.lists(st.floats(-800, 800), min_size=2, max_size=6), st.integers(0, 5))
 def test_the_rounding_of_u_is_bounded(z, code):
     K = len(z)
-    found = SoftmaxDerivatives.of(np.array([z]), np.array([code % K]))
+    result = SoftmaxDerivatives.of(np.array([z]), np.array([code % K]))
     with mp.workdps(60):
         p = probabilities([mpmath.mpf(value) for value in z])
         # 1 − p as the sum of the others, which needs no more digits.
         rest = [mpmath.fsum(p[:k] + p[k + 1 :]) for k in range(K)]
         exact = [-rest[k] if k == code % K else p[k] for k in range(K)]
-        error = mpmath.norm([a - mpmath.mpf(b) for a, b in zip(exact, found.slope[0], strict=True)])
-        assert error <= found.rounding(ROUNDOFF)[0] + 1e-300
+        error = mpmath.norm(
+            [a - mpmath.mpf(b) for a, b in zip(exact, result.slope[0], strict=True)]
+        )
+        assert error <= result.rounding(ROUNDOFF)[0] + 1e-300
         trace = float(mpmath.fdot(p, rest))
-    assert found.trace[0] == pytest.approx(trace, rel=1e-11, abs=1e-300)
+    assert result.trace[0] == pytest.approx(trace, rel=1e-11, abs=1e-300)
 
 
 def test_solutions_stay_within_their_bound():
@@ -235,33 +237,33 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_certificate_holds(case):
     case = case()
-    found = minimise(case)
+    solution = minimise(case)
     with mp.workdps(50):
-        gradient = float(mpmath.norm(exact_gradient(case, found.theta)))
-    assert gradient <= found.gradient_bound <= 1e-12
+        gradient = float(mpmath.norm(exact_gradient(case, solution.theta)))
+    assert gradient <= solution.gradient_bound <= 1e-12
     # Power: a point that is off by 1e-11 is not certified.
-    moved = found.theta + 1e-11 * np.eye(case.dimension)[0] / case.penalty
+    moved = solution.theta + 1e-11 * np.eye(case.dimension)[0] / case.penalty
     with mp.workdps(50):
         assert float(mpmath.norm(exact_gradient(case, moved))) > 1e-12
 
 
-def test_a_start_changes_only_the_way():
+def test_a_start_changes_only_the_path():
     case = problem(40, 3, 4, 1e-2)
-    found = minimise(case)
-    again = minimise(case, start=found.theta + 0.1)
-    assert 0 < again.iterations <= found.iterations
-    np.testing.assert_allclose(again.theta, found.theta, atol=1e-9)
+    solution = minimise(case)
+    again = minimise(case, start=solution.theta + 0.1)
+    assert 0 < again.iterations <= solution.iterations
+    np.testing.assert_allclose(again.theta, solution.theta, atol=1e-9)
 
 
 def test_more_rows_than_a_block():
     X, y = rows(70_000, 2, 3, seed=3)
     case = Objective.of(X=X, y=y, loss=Softmax(classes=3), penalty=1e-3)
-    found = minimise(case)
-    z = X @ found.theta.reshape(3, 2).T
+    solution = minimise(case)
+    z = X @ solution.theta.reshape(3, 2).T
     p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
-    gradient = (p - np.eye(3)[y.astype(int)]).T @ X / len(X) + 1e-3 * found.theta.reshape(3, 2)
+    gradient = (p - np.eye(3)[y.astype(int)]).T @ X / len(X) + 1e-3 * solution.theta.reshape(3, 2)
     assert np.linalg.norm(gradient) < 1e-11
-    assert found.gradient_bound <= 1e-12
+    assert solution.gradient_bound <= 1e-12
 
 
 def test_a_tilt_that_float64_cannot_resolve_is_refused():
@@ -301,7 +303,7 @@ def test_what_works_on_two_classes_refuses_more():
     loss = Softmax(classes=3)
     binary = Objective.of(X=np.eye(2), y=np.array([1.0, -1.0]), loss=Logistic(), penalty=np.ones(2))
     assert two_classes_only(binary) is binary
-    with pytest.raises(InvalidInput, match="has 3 classes: only models of two classes"):
+    with pytest.raises(InvalidInput, match="has 3 classes"):
         two_classes_only(Objective.of(X=np.eye(2), y=np.arange(2.0), loss=loss, penalty=1.0))
     with pytest.raises(InvalidInput, match="one number ≥ 0 for each coefficient"):
         Objective.of(X=np.eye(2), y=np.arange(2.0), loss=loss, penalty=np.ones(2))
@@ -328,14 +330,11 @@ def test_labels_and_their_codes():
         (["a", "b", "c"], ["a", "b"], "other than"),
         (["a", "b", "c"], ["a", "b", "c", "c"], "all differ"),
         (["a", "b", "c"], [["a"], ["b"], ["c"]], "all differ"),
-        (["a", "a"], None, "one class only"),
         (["a", "a"], ["a", "b", "c"], "one class only"),
-        ([1.0, math.nan, 2.0], None, "NaN"),
-        (np.array([1, "a", 2.0], dtype=object), None, "types"),
-        (np.array([None, "a", "b"], dtype=object), None, "missing"),
     ],
 )
 def test_bad_labels(y, classes, expected):
+    """The other refusals: tests/test_labels.py."""
     with pytest.raises(InvalidInput, match=expected):
         class_set(y, classes)
 

@@ -74,13 +74,13 @@ def test_a_part_that_is_gone_is_named(store):
 def test_a_store_is_finished_when_its_manifest_is_there(store):
     parts = filled(store)
     assert not store.is_finished
-    with pytest.raises(InvalidInput, match=r"table\.parquet: is not finished; .*--resume"):
+    with pytest.raises(InvalidInput, match=r"table\.parquet: .*--resume"):
         next(store.tables())
     (store.folder / f"part-000001-{64 * chr(48)}.parquet").write_bytes(b"stray")
     manifest = store.finish(parts, {"unit": "row"})
     assert store.is_finished
     assert store.parts() == tuple(parts.values())
-    # Whoever reads the folder as a table reads these parts and nothing else.
+    # A reader of the folder as a table reads these parts and nothing else.
     read = pyarrow.dataset.dataset(store.folder, format="parquet").to_table()
     assert read.column("row").to_pylist() == list(range(30))
     assert pa.concat_tables(store.tables()).equals(read)
@@ -114,13 +114,11 @@ def test_a_manifest_that_was_edited_is_refused(store, edit):
     value = json.loads(path.read_text())
     edit(value)
     path.write_text(json.dumps(value))
-    with pytest.raises(
-        InvalidInput, match=r"_manifest\.json: was not written by this version of expost"
-    ):
+    with pytest.raises(InvalidInput, match=r"_manifest\.json: was not written"):
         store.parts()
 
 
-def test_what_a_part_says_of_itself_is_read_without_its_rows(store):
+def test_the_summary_of_a_part_is_read_without_its_rows(store):
     part = store.write(0, numbers(0, 3).replace_schema_metadata({"expost": "x"}))
     assert store.about(part)[b"expost"] == b"x"
     assert store.read(part, ["row"]).column_names == ["row"]
@@ -168,7 +166,7 @@ def test_what_is_not_of_a_store_is_never_removed(store, tmp_path, kind):
     assert (outside / "kept").read_text() == "kept"
 
 
-def test_a_part_reaches_the_disk_before_it_is_told_of(store, monkeypatch):
+def test_a_part_reaches_the_disk_before_it_is_listed(store, monkeypatch):
     done = []
     fsync, replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda handle: (done.append("flush"), fsync(handle)))

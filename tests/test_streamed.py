@@ -110,31 +110,31 @@ def figures(release, problem):
 def test_streamed_losses_are_those_of_rows_in_memory(parquet, loss, options):
     release, profile, rows, encoding = released(parquet, loss, **options)
     engine = LocalEngine(2)
-    found = figures(release, streamed(release, rows, encoding, engine, size=256))
+    result = figures(release, streamed(release, rows, encoding, engine, size=256))
     engine.close()
     # The intervals of both hold the one true loss of each row.
-    assert np.all(found["low"] <= profile.loss_high)
-    assert np.all(found["high"] >= profile.loss_low)
+    assert np.all(result["low"] <= profile.loss_high)
+    assert np.all(result["high"] >= profile.loss_low)
     if profile.neighbours is None:
         scale = np.max(np.abs(profile.losses.loss))
         np.testing.assert_allclose(
-            found["loss"], profile.losses.loss, rtol=1e-9, atol=1e-11 * scale
+            result["loss"], profile.losses.loss, rtol=1e-9, atol=1e-11 * scale
         )
         widths = profile.loss_high - profile.loss_low
-        assert np.all(found["high"] - found["low"] <= 1.1 * widths + 1e-15)
+        assert np.all(result["high"] - result["low"] <= 1.1 * widths + 1e-15)
         return
     # Rows are refined to the thousandth that rows in memory are, and are where those are.
-    assert np.all(found["distance_error"] <= 1e-3 * found["distance"])
+    assert np.all(result["distance_error"] <= 1e-3 * result["distance"])
     problem = profile.neighbours.objective
     exact = neighbours_of(problem, minimise(problem), method="exact", tolerance=1e-5, warn=False)
     losses = release.mechanism.row_losses(release.theta, exact)
-    half = 0.5 * (found["high"] - found["low"]) + 0.5 * (losses.high - losses.low)
-    assert np.all(np.abs(found["loss"] - losses.loss) <= half)
-    apart = np.abs(found["distance"] - exact.distance)
-    assert np.all(apart <= found["distance_error"] + exact.error_bound)
+    half = 0.5 * (result["high"] - result["low"]) + 0.5 * (losses.high - losses.low)
+    assert np.all(np.abs(result["loss"] - losses.loss) <= half)
+    apart = np.abs(result["distance"] - exact.distance)
+    assert np.all(apart <= result["distance_error"] + exact.error_bound)
 
 
-def test_workers_change_no_byte_and_the_block_size_nothing_to_speak_of(parquet):
+def test_workers_change_no_byte_and_the_block_size_only_rounding(parquet):
     release, _, rows, encoding = released(parquet)
     every = []
     for workers, size in ((1, 256), (2, 256), (3, 256), (2, 100)):
@@ -154,13 +154,13 @@ def test_the_layout_of_the_files_changes_no_byte(parquet, tmp_path):
     other, _ = opened(str(tmp_path / "one.parquet"))
     memory, _ = opened(table())
     engine = LocalEngine(2)
-    one, two, three = (
+    first, two, three = (
         figures(release, streamed(release, source, encoding, engine, 256))
         for source in (rows, other, memory)
     )
     engine.close()
-    assert all(np.array_equal(one[name], two[name]) for name in one)
-    assert all(np.array_equal(one[name], three[name]) for name in one)
+    assert all(np.array_equal(first[name], two[name]) for name in first)
+    assert all(np.array_equal(first[name], three[name]) for name in first)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "huber-hinge", "squared"])
@@ -168,25 +168,25 @@ def test_the_minimiser_is_that_of_rows_in_memory(parquet, loss):
     release, profile, rows, encoding = released(parquet, loss, regularization=1e-4)
     engine = LocalEngine(2)
     problem = streamed(release, rows, encoding, engine, size=256)
-    found = minimise(problem)
+    solution = minimise(problem)
     engine.close()
-    assert found.gradient_bound <= 1e-12
-    apart = np.linalg.norm(found.theta - profile.neighbours.base)
+    assert solution.gradient_bound <= 1e-12
+    apart = np.linalg.norm(solution.theta - profile.neighbours.base)
     assert apart <= 2e-12 / 1e-4
 
 
 def test_blocks_are_of_one_size_and_in_order(parquet):
     rows, encoding = opened(parquet)
     stream = RowStream.of(rows, encoding, UnitBall(data_norm=8.0, fit_intercept=True), size=64)
-    found = [block for item in stream.items() for block in stream.blocks(item)]
-    assert [len(block) for block in found[:-1]] == [64] * (len(found) - 1)
-    assert [block.start for block in found] == [64 * place for place in range(len(found))]
-    assert [key for block in found for key in block.ids] == [f"k{i}" for i in range(ROWS)]
-    assert sum(len(block) for block in found) == ROWS
+    collected = [block for item in stream.items() for block in stream.blocks(item)]
+    assert [len(block) for block in collected[:-1]] == [64] * (len(collected) - 1)
+    assert [block.start for block in collected] == [64 * index for index in range(len(collected))]
+    assert [key for block in collected for key in block.ids] == [f"k{i}" for i in range(ROWS)]
+    assert sum(len(block) for block in collected) == ROWS
 
 
 @pytest.mark.parametrize("size", [0, 2**15 + 1, 1.5])
-def test_blocks_are_as_long_as_the_proofs_say(parquet, size):
+def test_blocks_are_as_long_as_the_proofs_assume(parquet, size):
     rows, encoding = opened(parquet, "logistic")
     ball = UnitBall(data_norm=1.0, fit_intercept=True)
     with pytest.raises(InvalidInput, match="size="):

@@ -36,8 +36,8 @@ from expost.preparing import read_rows
 from expost.report import document_of, parse_json, render_json
 from expost.report.slider import slider_of_choice
 from expost.rows import RowStream, TableRows
-from heard import Heard
 from program import names as names_of
+from recorded_progress import RecordedProgress
 from report.cells import table_of
 from settings import question_of
 
@@ -145,30 +145,30 @@ def streamed(
 @by_case
 def test_the_answer_is_that_of_rows_in_memory(parquet, engine, tmp_path, loss, noise):
     expected = in_memory(parquet, loss, noise, folds=0)
-    found, rows = streamed(parquet, engine, tmp_path, loss, noise, folds=0)
-    one = found.sweep.distances
+    result, rows = streamed(parquet, engine, tmp_path, loss, noise, folds=0)
+    single = result.sweep.distances
     every = expected.sweep.distances
     # Both ends are proved, by certificates that need not be the same one.
     slack = 3e-3 if loss == "huber-hinge" else 1e-5
-    assert one.farthest == pytest.approx(every.farthest, rel=slack)
-    assert one.largest == pytest.approx(every.largest, rel=slack)
+    assert single.farthest == pytest.approx(every.farthest, rel=slack)
+    assert single.largest == pytest.approx(every.largest, rel=slack)
     for name in ("low", "ceiling", "recommended"):
-        assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=2 * slack), name
+        assert getattr(result, name) == pytest.approx(getattr(expected, name), rel=2 * slack), name
     # No sooner than in memory, and later by a bucket at most.
     width = 2 * Histogram.RELATIVE_ERROR
-    assert expected.high * (1 - slack) <= found.high
-    assert found.high <= expected.high * (1 + 2 * width + 2 * slack)
-    assert found.sweep.share == 0.5
-    assert document_of(found).verdict.more == document_of(expected).verdict.more
-    assert found.description == expected.description
+    assert expected.high * (1 - slack) <= result.high
+    assert result.high <= expected.high * (1 + 2 * width + 2 * slack)
+    assert result.sweep.share == 0.5
+    assert document_of(result).verdict.more == document_of(expected).verdict.more
+    assert result.description == expected.description
     # Arrays do not say where their columns come from.
-    assert set(expected.read_from_data) < set(found.read_from_data)
-    assert found.notices[:-1] == expected.notices
-    assert found.notices[-1].startswith("The rows were read in blocks")
-    assert f"{100 * width:.1f} %" in found.notices[-1]
+    assert set(expected.read_from_data) < set(result.read_from_data)
+    assert result.notices[:-1] == expected.notices
+    assert result.notices[-1].startswith("The rows were read in blocks")
+    assert f"{100 * width:.1f} %" in result.notices[-1]
     grid = expected.epsilons
-    np.testing.assert_allclose(found.sweep.posterior(grid), expected.posterior, rtol=4 * slack)
-    other = replace(found.sweep, epsilons=grid).one_sidedness
+    np.testing.assert_allclose(result.sweep.posterior(grid), expected.posterior, rtol=4 * slack)
+    other = replace(result.sweep, epsilons=grid).one_sidedness
     np.testing.assert_allclose(other.farthest, expected.one_sidedness.farthest, atol=4 * slack)
     np.testing.assert_allclose(other.median, expected.one_sidedness.median, atol=2 * width)
     # Every row's own line.
@@ -180,7 +180,7 @@ def test_the_answer_is_that_of_rows_in_memory(parquet, engine, tmp_path, loss, n
     assert list(whole) == names
     distance, error = (rows.column(name).to_numpy() for name in names[3:])
     assert np.all(np.abs(distance - whole["distance"]) <= error + whole["distance_error"])
-    at = found.sweep.mechanism.epsilon_at(found.sweep.transition.leaves, distance + error)
+    at = result.sweep.mechanism.epsilon_at(result.sweep.transition.leaves, distance + error)
     np.testing.assert_array_equal(rows.column("critical_epsilon").to_numpy(), at)
 
 
@@ -191,23 +191,23 @@ def test_the_document_is_that_of_rows_in_memory(parquet, engine, tmp_path):
         rows.column("distance").to_numpy(), rows.column("distance_error").to_numpy()
     )
     again = replace(choice, sweep=replace(choice.sweep, distances=held))
-    found, expected = document_of(choice), document_of(again)
-    assert parse_json(render_json(found)).documents == (found,)
+    result, expected = document_of(choice), document_of(again)
+    assert parse_json(render_json(result)).documents == (result,)
     assert expected.facts == document_of(in_memory(parquet, folds=0)).facts
-    assert found.facts == expected.facts
-    assert found.facts["rows"] == ROWS
-    assert (found.verdict, found.tiles) == (expected.verdict, expected.tiles)
-    for (share, one), (other_share, other) in zip(
-        *(table_of(each, "transition").values for each in (found, expected)), strict=True
+    assert result.facts == expected.facts
+    assert result.facts["rows"] == ROWS
+    assert (result.verdict, result.tiles) == (expected.verdict, expected.tiles)
+    for (share, first), (other_share, other) in zip(
+        *(table_of(each, "transition").values for each in (result, expected)), strict=True
     ):
         assert share == other_share
         # Rows leave no later than is said; the first and the last one just then.
         bucket = 0.0 if share in (0, 1) else 2.1 * Histogram.RELATIVE_ERROR
-        assert other * (1 - bucket) <= one <= other
-    for one, other in zip(
-        *(table_of(each, "epsilon-table").values for each in (found, expected)), strict=True
+        assert other * (1 - bucket) <= first <= other
+    for first, other in zip(
+        *(table_of(each, "epsilon-table").values for each in (result, expected)), strict=True
     ):
-        (*same, middle, largest), (*too, other_middle, other_largest) = one, other
+        (*same, middle, largest), (*too, other_middle, other_largest) = first, other
         assert (same, largest) == (too, other_largest)
         # More exposed than it is, if at all.
         assert other_middle <= middle <= other_middle * (1 + 4.1 * Histogram.RELATIVE_ERROR)
@@ -289,25 +289,25 @@ def test_objective_perturbation_is_followed_in_blocks(engine, tmp_path, classes)
         store = None if hold else PartStore.at(tmp_path / "parts")
         ready = estimator.ready_table(read, source, facts)
         choices.append(choose_for(ready, question, seeds_of(4), store=store))
-    found, true = choices
-    assert found.sweep.mechanism.loss.outputs == (1 if classes == 2 else 3)
+    result, true = choices
+    assert result.sweep.mechanism.loss.outputs == (1 if classes == 2 else 3)
     # What is public, or follows from a bound on every gradient, is the same to the last digits.
-    assert (found.verdict, found.ceiling) == (true.verdict, true.ceiling)
-    assert found.recommended == true.recommended
-    assert found.low == pytest.approx(true.low, rel=1e-9)
-    assert found.sweep.farthest == pytest.approx(true.sweep.farthest, rel=1e-12)
-    np.testing.assert_array_equal(found.posterior, true.posterior)
+    assert (result.verdict, result.ceiling) == (true.verdict, true.ceiling)
+    assert result.recommended == true.recommended
+    assert result.low == pytest.approx(true.low, rel=1e-9)
+    assert result.sweep.farthest == pytest.approx(true.sweep.farthest, rel=1e-12)
+    np.testing.assert_array_equal(result.posterior, true.posterior)
     # The rest is counted: no sooner than in memory, and later by a bucket at most.
     width = 2 * Histogram.RELATIVE_ERROR
-    assert true.high * (1 - 1e-9) <= found.high <= true.high * (1 + 4 * width)
-    assert list(found.utility.curves) == list(true.utility.curves)
-    assert ("auc" in found.utility.curves) == (classes == 2)
-    for name, curve in found.utility.curves.items():
+    assert true.high * (1 - 1e-9) <= result.high <= true.high * (1 + 4 * width)
+    assert list(result.utility.curves) == list(true.utility.curves)
+    assert ("auc" in result.utility.curves) == (classes == 2)
+    for name, curve in result.utility.curves.items():
         np.testing.assert_allclose(curve.mean, true.utility.curves[name].mean, rtol=1e-6)
-    assert found.notices[:-1] == true.notices
-    assert found.notices[-1].startswith("The rows were read in blocks")
+    assert result.notices[:-1] == true.notices
+    assert result.notices[-1].startswith("The rows were read in blocks")
     store = PartStore(folder=tmp_path / "parts")
-    store.finish(found.parts, {})
+    store.finish(result.parts, {})
     table_of_rows = pa.concat_tables(store.tables())
     names = ["critical_epsilon", "distance", "distance_error"]
     assert table_of_rows.column_names == ["row", "id", *names]
@@ -315,8 +315,8 @@ def test_objective_perturbation_is_followed_in_blocks(engine, tmp_path, classes)
         np.testing.assert_allclose(
             table_of_rows.column(name).to_numpy(), true.columns()[name], rtol=1e-7
         )
-    assert json.loads(found.to_json())["table"] == "epsilon.CURATOR-ONLY.parquet"
-    np.testing.assert_allclose(found.ranked, true.ranked, rtol=1e-3, atol=1e-6)
+    assert json.loads(result.to_json())["table"] == "epsilon.CURATOR-ONLY.parquet"
+    np.testing.assert_allclose(result.ranked, true.ranked, rtol=1e-3, atol=1e-6)
 
 
 # -- counted distances -----------------------------------------------------------------------------
@@ -338,7 +338,7 @@ def test_counted_distances_err_to_the_safe_side(seed):
     # The second one's largest rows lie past the top.
     top = float(np.max(distance)) * (1.0 if seed < 2 else 0.1)
     count = partial(Histogram.of, top=top)
-    one = Distances.of(distance, error, count)
+    single = Distances.of(distance, error, count)
     parts = [
         Distances.of(d, e, count)
         for d, e in zip(np.array_split(distance, 7), np.array_split(error, 7), strict=True)
@@ -348,29 +348,29 @@ def test_counted_distances_err_to_the_safe_side(seed):
         total = total.merged(part)
     ranks = np.array([1, 2, 3, 40, 2_000, 2_001, 3_000, 4_001])
     width = 2 * Histogram.RELATIVE_ERROR
-    for found in (one, total):
+    for result in (single, total):
         for name in ("rows", "farthest", "largest"):
-            assert getattr(found, name) == getattr(every, name), name
-        assert found.distance.least_positive == every.distance.least_positive
-        near = np.array([found.near(int(rank)) for rank in ranks])
+            assert getattr(result, name) == getattr(every, name), name
+        assert result.distance.least_positive == every.distance.least_positive
+        near = np.array([result.near(int(rank)) for rank in ranks])
         true = np.array([every.near(int(rank)) for rank in ranks])
         assert np.all(near <= true)
         assert np.any(near < true)
         inside = true < top
         assert np.all(near[inside] >= true[inside] * (1 - width))
-        far, true = found.far(ranks), every.far(ranks)
+        far, true = result.far(ranks), every.far(ranks)
         assert np.all(far >= true)
         inside = (true < top * (1 - width)) & (true > 0)
         assert np.all(far[inside] <= true[inside] * (1 + width))
-        assert far[0] == true[0] == found.farthest
+        assert far[0] == true[0] == result.farthest
         assert far[-1] == true[-1]
-    np.testing.assert_array_equal(total.at(ranks), one.at(ranks))
+    np.testing.assert_array_equal(total.at(ranks), single.at(ranks))
     inside = every.at(ranks) < top
-    at, true = one.at(ranks)[inside], every.at(ranks)[inside]
+    at, true = single.at(ranks)[inside], every.at(ranks)[inside]
     assert np.all((true <= at) & (at <= true * (1 + width)))
     assert np.any(true < at)
-    assert every.median <= one.median <= every.median * (1 + width)
-    assert one.at(np.array([1]))[0] == every.largest
+    assert every.median <= single.median <= every.median * (1 + width)
+    assert single.at(np.array([1]))[0] == every.largest
 
 
 def test_a_distance_that_is_no_number_is_not_counted():
@@ -378,9 +378,9 @@ def test_a_distance_that_is_no_number_is_not_counted():
         with pytest.raises(ArithmeticError):
             Distances.of(np.array([1.0, math.nan]), np.zeros(2), statistics)
         # An error that is none proves nothing: the row may be anywhere.
-        found = Distances.of(np.array([0.5, 0.25]), np.array([math.nan, 0.0]), statistics)
-        assert found.farthest == math.inf
-        assert found.near(2) == 0
+        result = Distances.of(np.array([0.5, 0.25]), np.array([math.nan, 0.0]), statistics)
+        assert result.farthest == math.inf
+        assert result.near(2) == 0
 
 
 # -- models on held-out rows -----------------------------------------------------------------------
@@ -402,34 +402,34 @@ def held_of(prepared):
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 def test_a_rows_fold_is_its_own_whatever_block_it_is_in(parquet, engine, loss):
     prepared = prepared_of(parquet, engine, loss, size=192)
-    one = HeldOutRows.of(prepared.objective, 7, key=2**64 - 3)
-    assert one.rows.count == ROWS
+    single = HeldOutRows.of(prepared.objective, 7, key=2**64 - 3)
+    assert single.rows.count == ROWS
     for other in (held_of(prepared), prepared_of(parquet, engine, loss, size=960).objective):
         again = HeldOutRows.of(other, 7, key=2**64 - 3)
-        np.testing.assert_array_equal(again.fold, one.fold)
-        np.testing.assert_array_equal(again.order, one.order)
-        np.testing.assert_array_equal(again.rows.y, one.rows.y)
+        np.testing.assert_array_equal(again.fold, single.fold)
+        np.testing.assert_array_equal(again.order, single.order)
+        np.testing.assert_array_equal(again.rows.y, single.rows.y)
     other = HeldOutRows.of(prepared.objective, 7, key=2)
-    assert np.mean(other.fold == one.fold) < 0.3
+    assert np.mean(other.fold == single.fold) < 0.3
 
 
 def test_rows_that_are_drawn_from_many_do_not_depend_on_blocks(parquet, engine, monkeypatch):
     monkeypatch.setattr(folds_module, "MOST_ROWS", 400)
     prepared = prepared_of(parquet, engine, size=192)
-    one = HeldOutRows.of(prepared.objective, 4, key=9)
+    single = HeldOutRows.of(prepared.objective, 4, key=9)
     # Each row is taken with probability 400/1,500: five standard deviations are 86.
-    assert abs(one.rows.count - 400) < 86
+    assert abs(single.rows.count - 400) < 86
     for other in (held_of(prepared), prepared_of(parquet, engine, size=960).objective):
         again = HeldOutRows.of(other, 4, key=9)
-        np.testing.assert_array_equal(again.order, one.order)
-        np.testing.assert_array_equal(again.fold, one.fold)
+        np.testing.assert_array_equal(again.order, single.order)
+        np.testing.assert_array_equal(again.fold, single.fold)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "huber-hinge", "squared"])
 def test_the_utility_is_that_of_rows_in_memory(parquet, engine, loss):
     """Which test_utility.py compares with scikit-learn."""
     prepared = prepared_of(parquet, engine, loss, size=512)
-    found, true = (
+    result, true = (
         Trials(
             objective=problem,
             plan=prepared.mechanism_at,
@@ -439,11 +439,11 @@ def test_the_utility_is_that_of_rows_in_memory(parquet, engine, loss):
         )
         for problem in (prepared.objective, held_of(prepared))
     )
-    for trials in (found, true):
+    for trials in (result, true):
         trials.score(0.5, 20.0)
-    found, true = found.utility(), true.utility()
-    assert set(found.curves) == set(true.curves)
-    for name, curve in found.curves.items():
+    result, true = result.utility(), true.utility()
+    assert set(result.curves) == set(true.curves)
+    for name, curve in result.curves.items():
         for figure, value in vars(curve).items():
             expected = getattr(true.curves[name], figure)
             np.testing.assert_allclose(value, expected, rtol=1e-6, atol=1e-9)
@@ -468,8 +468,8 @@ def test_few_rows_are_ranked_as_in_memory(parquet, engine, tmp_path):
     options = {"folds": 0, "models": 30, "epsilons": [1.0, 50.0]}
     choice, _ = streamed(parquet, engine, tmp_path, **options)
     every = in_memory(parquet, random_state=0, **options)
-    for found, true in zip(choice.ranked, every.ranked, strict=True):
-        np.testing.assert_allclose(found, true, rtol=1e-3, atol=1e-5 * true[-1])
+    for result, true in zip(choice.ranked, every.ranked, strict=True):
+        np.testing.assert_allclose(result, true, rtol=1e-3, atol=1e-5 * true[-1])
     np.testing.assert_array_equal(choice.ranks, np.arange(1, ROWS + 1))
     assert choice.rank_error == 0
 
@@ -503,7 +503,7 @@ def test_a_sample_of_many_rows_is_ranked_to_its_stated_error(
 
 
 @pytest.fixture
-def asked(tmp_path, monkeypatch):
+def run_job(tmp_path, monkeypatch):
     """Run the job on one file of 700 rows, cut into parts of 256 rows."""
     monkeypatch.setattr("expost.rows._BLOCK_ROWS", 64)
     monkeypatch.setattr("expost.data.readers._BLOCKS_AN_ITEM", 4)
@@ -538,11 +538,11 @@ def contents(folder):
     }
 
 
-def test_the_same_bytes_whoever_works_and_whatever_happens(asked, tmp_path, monkeypatch):
+def test_the_same_bytes_for_every_engine_and_interruption(run_job, tmp_path, monkeypatch):
     out = tmp_path / "o"
-    heard = Heard()
-    outcome = asked(engine="local:1", progress=heard)
-    assert len(heard.phases) == epsilon_job.PHASES
+    recorded = RecordedProgress()
+    outcome = run_job(engine="local:1", progress=recorded)
+    assert len(recorded.phases) == epsilon_job.PHASES
     undisturbed = contents(out)
     names = {name.split("/")[0] for name in undisturbed}
     assert names == {
@@ -569,7 +569,7 @@ def test_the_same_bytes_whoever_works_and_whatever_happens(asked, tmp_path, monk
 
     monkeypatch.setattr(PartStore, "write", full)
     with pytest.raises(InvalidInput, match=r"No space left.*continue with --resume"):
-        asked(force=True)
+        run_job(force=True)
     assert written == [0]
     assert names_of(out) == {".expost-run"}
     monkeypatch.setattr(
@@ -578,24 +578,24 @@ def test_the_same_bytes_whoever_works_and_whatever_happens(asked, tmp_path, monk
     with monkeypatch.context() as broken:
         broken.setattr(Workspace, "finish", lambda *arguments: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            asked(resume=True, engine="local:3")
-    assert asked(resume=True, engine="local:3").choice.recommended == outcome.choice.recommended
+            run_job(resume=True, engine="local:3")
+    assert run_job(resume=True, engine="local:3").choice.recommended == outcome.choice.recommended
     assert contents(out) == undisturbed
     # No part was made twice.
     assert sorted(written) == [0, 1, 2]
 
 
-def test_a_run_that_was_begun_is_that_of_the_same_rows_and_question(asked, tmp_path, monkeypatch):
+def test_only_the_same_rows_and_question_are_resumed(run_job, tmp_path, monkeypatch):
     with monkeypatch.context() as broken:
         broken.setattr(epsilon_job, "page_of", lambda *a, **k: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            asked()
+            run_job()
     for options, words in (({"max_posterior": 0.6}, "--max-posterior"), ({"seed": 3}, "--seed")):
         with pytest.raises(InvalidInput, match=f"differs in {words}"):
-            asked(resume=True, **options)
+            run_job(resume=True, **options)
     with pytest.raises(InvalidInput, match="pass --resume to continue"):
-        asked()
+        run_job()
     rows = table(700, seed=8).drop_columns(["value"])
     pq.write_table(rows, tmp_path / "people.parquet", row_group_size=300)
     with pytest.raises(InvalidInput, match=r"differs in the files \(they changed\)"):
-        asked(resume=True)
+        run_job(resume=True)

@@ -68,16 +68,16 @@ def refinement(problem, expansion):
 def stepped(problem, expansion, refined):
     """Every row's neighbour, block by block."""
     expansion = refined.with_known_curvature(expansion)
-    found = list(problem.map(LeaveOneOut(expansion=expansion, refinement=refined)))
+    steps = list(problem.map(LeaveOneOut(expansion=expansion, refinement=refined)))
     return SimpleNamespace(
-        shift=np.concatenate([one.shift for one in found]),
-        distance=np.concatenate([one.distance for one in found]),
-        error_bound=np.concatenate([one.error_bound for one in found]),
+        shift=np.concatenate([item.shift for item in steps]),
+        distance=np.concatenate([item.distance for item in steps]),
+        error_bound=np.concatenate([item.error_bound for item in steps]),
     )
 
 
 def cuts(case, seed):
-    """(block size, common norm): one row, all but one, and lengths that are nobody's."""
+    """(block size, common norm): one row, all but one, and lengths that divide nothing."""
     n = len(case.X)
     norms = np.linalg.norm(case.X, axis=1)
     sizes = (1, max(n - 1, 1), n, 2)
@@ -112,8 +112,8 @@ def test_every_neighbour_lies_within_its_bound_however_the_rows_are_cut():
         assert expansion.curved.terms == min(size, problem.count) + -(-problem.count // size)
         _, _, shifts = references(case, base.theta, problem.count)
         for refined in (Refinement(), refinement(problem, expansion)):
-            found = stepped(problem, expansion, refined)
-            used += usage(found, shifts)
+            steps = stepped(problem, expansion, refined)
+            used += usage(steps, shifts)
             tried += 1
     assert tried >= QUICK
     assert max(used) <= 1
@@ -183,7 +183,7 @@ def test_a_row_beside_a_knot_that_is_left_out_is_missed():
     assert np.any(apart > wrong.error_bound + exact.error_bound)
 
 
-def test_rows_far_from_every_knot_are_linear_on_the_way():
+def test_rows_far_from_every_knot_are_linear_on_the_segment():
     """Brute force: no row outside of what was gathered passes a knot within the reach."""
     problem, base, expansion = posed(HuberHinge(), regularization=1e-3)
     beside = KinkRows.of(problem, expansion, 0.05)
@@ -221,14 +221,14 @@ def test_too_many_rows_beside_a_knot_shorten_the_reach(monkeypatch):
     assert few.reach == np.sort(every.reach_norm)[10]
     assert few.reach < every.reach
     # Steps that reach farther keep Newton's certificate; none is wrong.
-    found = stepped(problem, expansion, Refinement(kinks=few))
+    steps = stepped(problem, expansion, Refinement(kinks=few))
     plain = stepped(problem, expansion, Refinement())
-    assert np.all(found.error_bound <= plain.error_bound)
-    loose = found.error_bound > 1e-3 * found.distance
+    assert np.all(steps.error_bound <= plain.error_bound)
+    loose = steps.error_bound > 1e-3 * steps.distance
     assert 0 < np.count_nonzero(loose) < problem.count
     exact = retrained(HuberHinge(), 1e-3)
-    apart = np.linalg.norm(found.shift - exact.shift, axis=1)
-    assert np.all(apart <= found.error_bound + exact.error_bound)
+    apart = np.linalg.norm(steps.shift - exact.shift, axis=1)
+    assert np.all(apart <= steps.error_bound + exact.error_bound)
 
 
 @pytest.mark.parametrize("loss", [Logistic(), HuberHinge(), Squared(label_bound=3.0)])
@@ -254,10 +254,10 @@ def test_peculiar_rows(loss, kind):
         if size == 1:
             exact = neighbours_of(problem, base, method="retrain")
         for refined in (Refinement(), refinement(problem, expansion)):
-            found = stepped(problem, expansion, refined)
-            apart = np.linalg.norm(found.shift - exact.shift, axis=1)
-            assert np.all(apart <= found.error_bound + exact.error_bound)
-            assert np.all(np.isfinite(found.error_bound))
+            steps = stepped(problem, expansion, refined)
+            apart = np.linalg.norm(steps.shift - exact.shift, axis=1)
+            assert np.all(apart <= steps.error_bound + exact.error_bound)
+            assert np.all(np.isfinite(steps.error_bound))
 
 
 @pytest.mark.parametrize(
@@ -273,9 +273,9 @@ def test_the_first_rows_decide_what_all_are_refined_by(monkeypatch, loss, regula
     release, _, source, encoding = released(table(700), loss, regularization=regularization)
     engine = LocalEngine(1)
     problem = streamed(release, source, encoding, engine, size=100)
-    found = release.mechanism.prepare(problem, release.theta).leave_one_out.refinement
+    steps = release.mechanism.prepare(problem, release.theta).leave_one_out.refinement
     for name in ("tensor", "kinks"):
-        assert (getattr(found, name) is not None) == (name == needed)
+        assert (getattr(steps, name) is not None) == (name == needed)
     # They are the same first rows whatever the blocks; and a few loose ones cost no long pass.
     monkeypatch.setattr(leave_one_out, "_FIRST", 50)
     cut = streamed(release, source, encoding, engine, size=30)
@@ -283,7 +283,7 @@ def test_the_first_rows_decide_what_all_are_refined_by(monkeypatch, loss, regula
     if needed == "kinks":
         same = release.mechanism.prepare(problem, release.theta).leave_one_out.refinement
         assert same.kinks.reach == pytest.approx(again.kinks.reach, rel=1e-9)
-        assert same.kinks.reach < found.kinks.reach
+        assert same.kinks.reach < steps.kinks.reach
     monkeypatch.setattr(leave_one_out, "_COSTLY", 0)
     monkeypatch.setattr(leave_one_out, "_FEW", 1.0)
     assert release.mechanism.prepare(problem, release.theta).leave_one_out.refinement.tensor is None

@@ -93,10 +93,10 @@ class Made:
 
     def problem(self, engine, size) -> Objective:
         stream = RowStream.of(self.table, self.encoding, self.release.ball, size=size)
-        how = self.release.mechanism
-        penalty = np.full(stream.columns, how.total_regularization)
+        mechanism = self.release.mechanism
+        penalty = np.full(stream.columns, mechanism.total_regularization)
         return Objective(
-            rows=TableRows(stream=stream, engine=engine), loss=how.loss, penalty=penalty
+            rows=TableRows(stream=stream, engine=engine), loss=mechanism.loss, penalty=penalty
         )
 
 
@@ -132,10 +132,10 @@ def compared(made: Made, report, folder: Path, engine, size=256):
 
 def in_memory(made: Made, report) -> Comparison:
     rows = ReleasedRows.of_arrays(made.release, made.X, made.labels)
-    found = compare(report, rows)
+    comparison = compare(report, rows)
     losses = profile(made.release, made.X, made.labels).loss
-    np.testing.assert_allclose(found.columns()["loss"], losses, rtol=1e-10)
-    return found
+    np.testing.assert_allclose(comparison.columns()["loss"], losses, rtol=1e-10)
+    return comparison
 
 
 # -- the report ------------------------------------------------------------------------------------
@@ -148,8 +148,8 @@ def test_what_is_released_is_drawn_around_the_tangent_of_all_rows(
     made = Made(data, tmp_path, estimator, **OBJECTIVE)
     problem = made.problem(engine, 256)
     rows = ReleasedRows.of(made.release, problem)
-    how, theta = made.release.mechanism, made.release.theta
-    naive = Tangent.at(how, made.release.problem(made.X, made.labels), theta)
+    mechanism, theta = made.release.mechanism, made.release.theta
+    naive = Tangent.at(mechanism, made.release.problem(made.X, made.labels), theta)
     assert np.allclose(rows.tangent.gradient, naive.gradient, rtol=0, atol=1e-10)
     assert np.allclose(rows.tangent.hessian, naive.hessian, rtol=1e-12, atol=1e-10)
     request = ReportPlan.of(made.release, failure_probability=1e-6, delta=None, **SPENDS)
@@ -164,7 +164,7 @@ def test_what_is_released_is_drawn_around_the_tangent_of_all_rows(
     assert 0 < np.max(away) < 9
     assert not np.allclose(report.released.gradient, naive.gradient, atol=0.1 * np.max(away))
     again = request.report(rows)
-    assert not np.array_equal(again.released.gradient, report.released.gradient), "drawn anew"
+    assert not np.array_equal(again.released.gradient, report.released.gradient), "drawn again"
 
 
 def test_a_report_that_spends_nothing_is_the_one_in_memory(output, engine):
@@ -185,24 +185,28 @@ def test_bounds_and_losses_are_those_of_rows_in_memory(objective, output, tmp_pa
     made = output if kind == "by output" else objective
     options = SPENDS if kind == "data-dependent" else {}
     report = publish(made.release, made.X, made.labels, **options)
-    found, figures = compared(made, report, tmp_path / "parts", engine)
+    comparison, figures = compared(made, report, tmp_path / "parts", engine)
     naive = in_memory(made, report)
     expected = naive.columns()
-    assert list(found["id"]) == [f"k{i}" for i in range(ROWS)]
-    assert [name for name in found if name != "id"] == list(expected)
+    assert list(comparison["id"]) == [f"k{i}" for i in range(ROWS)]
+    assert [name for name in comparison if name != "id"] == list(expected)
     # Under output perturbation a step is refined in memory by other means than in blocks: both
     # losses lie in their intervals, of which half a thousandth of the largest loss is the length.
     loose = 5e-4 * np.max(expected["exposure"]) if kind == "by output" else 0.0
     for name in COLUMNS:
         room = loose if name in ("loss", "exposure") else 0.0
         scale = np.max(expected[name][np.isfinite(expected[name])])
-        assert np.allclose(found[name], expected[name], rtol=1e-9, atol=room + 1e-10 * scale), name
+        assert np.allclose(
+            comparison[name], expected[name], rtol=1e-9, atol=room + 1e-10 * scale
+        ), name
     # Where next to nothing is lost the ratio has fewer digits than what it is made of.
-    assert np.allclose(found["ratio"], found["bound"] / found["exposure"], rtol=1e-12)
+    assert np.allclose(
+        comparison["ratio"], comparison["bound"] / comparison["exposure"], rtol=1e-12
+    )
     for name in ("epsilon_gradient", "epsilon_hessian"):
         # Both are above the exact one, by a few 1e-5 at most.
-        assert np.allclose(found[name], expected[name], rtol=1e-4, atol=1e-8), name
-        assert (np.max(found[name]) > 0) == (kind == "data-dependent")
+        assert np.allclose(comparison[name], expected[name], rtol=1e-4, atol=1e-8), name
+        assert (np.max(comparison[name]) > 0) == (kind == "data-dependent")
     exact = naive.figures
     assert (figures.rows, figures.failures) == (ROWS, exact.failures)
     assert figures.fails_with == exact.fails_with
@@ -219,10 +223,10 @@ def test_parts_do_not_depend_on_who_makes_them_or_on_what_was_there(objective, t
     report = publish(objective.release, objective.X, objective.labels, **SPENDS)
     problem = objective.problem(engine, 256)
     rows = ReleasedRows.of(objective.release, problem)
-    one, two = PartStore.at(tmp_path / "1"), PartStore.at(tmp_path / "2")
-    parts = compare_parts(report, rows, one)
+    first, two = PartStore.at(tmp_path / "1"), PartStore.at(tmp_path / "2")
+    parts = compare_parts(report, rows, first)
     assert len(parts) >= 3
-    # A run that was killed after its second part, and gone on with by a single worker.
+    # A run that was killed after its second part, and resumed by a single worker.
     (tmp_path / "2" / parts[1].name).write_bytes((tmp_path / "1" / parts[1].name).read_bytes())
     (tmp_path / "2" / ".part-000002-x.parquet.ab.part").write_bytes(b"half")
     alone = LocalEngine(1)
@@ -233,15 +237,15 @@ def test_parts_do_not_depend_on_who_makes_them_or_on_what_was_there(objective, t
         path = tmp_path / "2" / part.name
         assert path.read_bytes() == (tmp_path / "1" / part.name).read_bytes()
     other, figures = compared(objective, report, tmp_path / "3", engine, size=1024)
-    one.finish(parts, {})
-    mine = whole(one)
+    first.finish(parts, {})
+    mine = whole(first)
     # The ratio follows from two of the others; where next to nothing is lost it has fewer digits.
     for name in set(mine) - {"id", "ratio"}:
         assert np.allclose(other[name], mine[name], rtol=1e-10, atol=1e-12), name
     assert figures.rows == ROWS
 
 
-def test_infinite_and_vanishing_figures_are_told_as_in_memory(tmp_path, engine, objective):
+def test_infinite_and_vanishing_figures_are_those_in_memory(tmp_path, engine, objective):
     report = publish(objective.release)
     cases = [
         ([0.0, 0.0, 0.0, 1.0], [1.0, 2.0, 3.0, 4.0]),
@@ -259,21 +263,21 @@ def test_infinite_and_vanishing_figures_are_told_as_in_memory(tmp_path, engine, 
             store.write(index, pa.table(part).replace_schema_metadata(about))
         store.finish(store.finished(), {})
         comparison = read_comparison(report, "a model", store, engine)
-        found = comparison.figures
+        result = comparison.figures
         with np.errstate(divide="ignore"):
             ratio = np.where(exposure > 0, bound / exposure, np.inf)
         # So much is as good as that.
         ratio = np.where(ratio > 2.0**39, np.inf, ratio)
         naive = [np.median(exposure), np.max(exposure), np.median(bound), np.max(bound)]
-        mine = [found.median_exposure, found.largest_exposure]
-        mine += [found.median_bound, found.largest_bound]
+        mine = [result.median_exposure, result.largest_exposure]
+        mine += [result.median_bound, result.largest_bound]
         assert np.allclose(mine, naive, rtol=Histogram.RELATIVE_ERROR, atol=0)
         assert np.isclose(
-            found.median_ratio, np.median(ratio), rtol=Histogram.RELATIVE_ERROR, atol=0
+            result.median_ratio, np.median(ratio), rtol=Histogram.RELATIVE_ERROR, atol=0
         )
-        assert found.failures == np.count_nonzero(exposure > bound)
+        assert result.failures == np.count_nonzero(exposure > bound)
         json.dumps(comparison.summary(), allow_nan=False)
-        assert str(found.rows) in str(comparison)
+        assert str(result.rows) in str(comparison)
 
 
 def test_costs_are_above_the_exact_ones_and_close(objective):
@@ -285,9 +289,9 @@ def test_costs_are_above_the_exact_ones_and_close(objective):
         [[0.0], rng.uniform(0, top, 500), top * 2.0 ** -rng.uniform(0, 40, 500)]
     )
     exact = exact_costs(separation, BUDGET.delta)
-    found = table(separation)
-    assert np.all(found >= exact)
-    assert np.all(found <= exact * (1 + 3e-5) + 3e-9)
+    result = table(separation)
+    assert np.all(result >= exact)
+    assert np.all(result <= exact * (1 + 3e-5) + 3e-9)
     assert np.all(table(np.array([1.01 * top])) == np.inf), "nothing is known there"
 
 
@@ -354,7 +358,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_streamed_run_writes_what_one_in_memory_does(objective, data, tmp_path):
-    found = publish_job.run(job_of(objective, data, tmp_path / "s", **SPENDS, ledger=tmp_path))
+    outcome = publish_job.run(job_of(objective, data, tmp_path / "s", **SPENDS, ledger=tmp_path))
     assert names(tmp_path / "s") == RESULTS
     report = PublishedReport.load(tmp_path / "s" / "report.json")
     naive = in_memory(objective, report)
@@ -366,11 +370,12 @@ def test_a_streamed_run_writes_what_one_in_memory_does(objective, data, tmp_path
     assert value["rows"] == value["summary"]["rows"] == ROWS
     assert value["summary"]["median error"] == Histogram.RELATIVE_ERROR
     with pytest.raises(InvalidInput, match="read the folder comparison"):
-        found.comparison.columns()
-    assert value["summary"] == found.comparison.summary()
-    assert all(path.exists() for path in found.files.values())
+        outcome.comparison.columns()
+    assert value["summary"] == outcome.comparison.summary()
+    assert all(path.exists() for path in outcome.files.values())
     assert any(
-        "Published bounds and exact exposures" in line for line in publish_job.outcome_lines(found)
+        "Published bounds and exact exposures" in line
+        for line in publish_job.outcome_lines(outcome)
     )
     ledger = Ledger.load(tmp_path / NAME)
     assert len(ledger) == 2
@@ -408,8 +413,8 @@ def test_more_than_two_classes(tmp_path):
     for name, values in columns.items():
         assert np.allclose(table.column(name).to_numpy(), values, rtol=1e-9, atol=1e-12), name
     assert read.comparison.figures.failures == held.comparison.figures.failures == 0
-    found = profile(release, x, labels)
-    np.testing.assert_allclose(columns["loss"], found.loss, rtol=1e-9, atol=1e-12)
+    profiled = profile(release, x, labels)
+    np.testing.assert_allclose(columns["loss"], profiled.loss, rtol=1e-9, atol=1e-12)
 
 
 def stopped(*arguments):
@@ -457,7 +462,7 @@ def test_wherever_it_is_stopped_the_report_is_drawn_once(
     assert len(drawn) == {("report.json", 1): 0, (TABLE, 1): 2}.get((name, number), 1)
     resumed = replace(job, engine="local:1", resume=True)
     publish_job.run(resumed)
-    assert all(one == report_in(kept[0]) for one in drawn), "drawn once"
+    assert all(item == report_in(kept[0]) for item in drawn), "drawn once"
     assert len(Ledger.load(tmp_path / NAME)) == 2, "listed, and once"
     assert names(job.out) == RESULTS
 

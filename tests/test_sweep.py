@@ -91,7 +91,7 @@ def ends(sweep):
     return upper, lower
 
 
-def way(sweep, t):
+def distances_to_regimes(sweep, t):
     """(how far off the first plateau, how far short of the second regime), 0.1 being the limit."""
     d, t = sweep.mechanism.dimension, np.array(t)
     if sweep.mechanism.noise == "gaussian":
@@ -176,7 +176,10 @@ class TestTransition:
         upper, _ = ends(sweep)
 
         def everyone(epsilon):
-            return np.all(way(sweep, separations(sweep, epsilon, upper))[0] <= tolerance + 1e-12)
+            return np.all(
+                distances_to_regimes(sweep, separations(sweep, epsilon, upper))[0]
+                <= tolerance + 1e-12
+            )
 
         assert everyone(sweep.low)
         assert not everyone(sweep.low * (1 + 1e-6))
@@ -191,7 +194,9 @@ class TestTransition:
         _, lower = ends(sweep)
 
         def arrived(epsilon):
-            short = way(sweep, np.maximum(separations(sweep, epsilon, lower), 1e-300))[1]
+            short = distances_to_regimes(
+                sweep, np.maximum(separations(sweep, epsilon, lower), 1e-300)
+            )[1]
             return np.count_nonzero(short <= 0.1 + 1e-12)
 
         assert arrived(sweep.high) >= share * 24
@@ -212,8 +217,8 @@ class TestTransition:
         for row, epsilon in enumerate(sweep.critical):
             here = separations(sweep, epsilon, upper[row : row + 1])
             above = separations(sweep, epsilon * (1 + 1e-6), upper[row : row + 1])
-            assert way(sweep, here)[0][0] <= 0.1 + 1e-12
-            assert way(sweep, above)[0][0] > 0.1
+            assert distances_to_regimes(sweep, here)[0][0] <= 0.1 + 1e-12
+            assert distances_to_regimes(sweep, above)[0][0] > 0.1
 
     def test_critical_is_inversely_proportional_to_the_distance(self):
         """LeBlond Fig. 7: β*·distance is one constant; β = ε/Δ."""
@@ -230,28 +235,28 @@ class TestTransition:
 
     def test_nothing_depends_on_the_values_tabulated(self):
         for noise, d in CASES:
-            one, other = make(noise, d), make(noise, d, epsilons=np.array([7.0]))
-            assert (one.low, one.high) == (other.low, other.high)
-            np.testing.assert_array_equal(one.critical, other.critical)
-            assert one.ceiling() == other.ceiling()
+            first, other = make(noise, d), make(noise, d, epsilons=np.array([7.0]))
+            assert (first.low, first.high) == (other.low, other.high)
+            np.testing.assert_array_equal(first.critical, other.critical)
+            assert first.ceiling() == other.ceiling()
 
     def test_scaling_the_data_scales_epsilon(self):
         """Under pure ε everything is a function of ε·distance/Δ."""
         near = neighbours(2)
-        one = make("laplace", 2)
+        single = make("laplace", 2)
         two = make("laplace", 2, near=moved(near, 2 * near.distance, 2 * near.error_bound))
         half = make("laplace", 2)
         half = dataclasses.replace(
             half, mechanism=dataclasses.replace(half.mechanism, regularization=0.2)
         )
         for other in (two, half):
-            assert other.low == pytest.approx(one.low / 2, rel=1e-9)
-            assert other.high == pytest.approx(one.high / 2, rel=1e-9)
-            np.testing.assert_allclose(other.critical, one.critical / 2, rtol=1e-9)
+            assert other.low == pytest.approx(single.low / 2, rel=1e-9)
+            assert other.high == pytest.approx(single.high / 2, rel=1e-9)
+            np.testing.assert_allclose(other.critical, single.critical / 2, rtol=1e-9)
             for limit in (LIMITS[0], LIMITS[3]):
-                found = dataclasses.replace(other, limit=limit).ceiling()
-                expected = dataclasses.replace(one, limit=limit).ceiling() / 2
-                assert found == pytest.approx(expected, rel=1e-8)
+                ceiling = dataclasses.replace(other, limit=limit).ceiling()
+                expected = dataclasses.replace(single, limit=limit).ceiling() / 2
+                assert ceiling == pytest.approx(expected, rel=1e-8)
 
 
 class TestPosterior:
@@ -260,12 +265,12 @@ class TestPosterior:
     def test_it_is_the_largest_that_no_row_passes(self, noise, d, limit):
         sweep = make(noise, d, limit=limit)
         upper, _ = ends(sweep)
-        found, most = sweep.ceiling(), limit.max_posterior
-        assert np.all(posteriors(sweep, found, upper) <= most)
-        assert np.any(posteriors(sweep, found * (1 + 1e-6), upper) > most)
-        grid = np.geomspace(found / 20, found * 20, 12)
+        ceiling, most = sweep.ceiling(), limit.max_posterior
+        assert np.all(posteriors(sweep, ceiling, upper) <= most)
+        assert np.any(posteriors(sweep, ceiling * (1 + 1e-6), upper) > most)
+        grid = np.geomspace(ceiling / 20, ceiling * 20, 12)
         worst = [posteriors(sweep, epsilon, upper).max() for epsilon in grid]
-        assert [p > most for p in worst] == [e > found for e in grid]
+        assert [p > most for p in worst] == [e > ceiling for e in grid]
         assert np.all(np.diff(worst) >= -1e-12), "the posterior grows with ε"
         np.testing.assert_allclose(sweep.posterior(grid), worst, rtol=1e-12)
 
@@ -289,7 +294,7 @@ class TestPosterior:
         jumps = noise == "laplace" and d == 1
         assert passed(1.0) <= 1 - level + 1e-9
         assert passed(1.0) == pytest.approx(0.0 if jumps else 1 - level, abs=1e-9)
-        # Power: a separation that is 1 ‰ off is told apart.
+        # Power: a separation that is 1 ‰ off is distinguished.
         assert passed(1.001) > 1 - level + (0.1 if jumps else 1e-6)
         assert sweep.posterior(np.array([epsilon]))[0] == pytest.approx(largest, rel=1e-9)
 
@@ -302,8 +307,8 @@ class TestPosterior:
             sweep = make("laplace", d)
             upper, _ = ends(sweep)
             least = logit(0.75) * sweep.mechanism.sensitivity / max(upper)
-            found = sweep.ceiling()
-            assert found == pytest.approx(least, rel=1e-9) if d == 1 else found > 1.001 * least
+            ceiling = sweep.ceiling()
+            assert ceiling == pytest.approx(least, rel=1e-9) if d == 1 else ceiling > 1.001 * least
 
     def test_the_posterior_under_gaussian_noise_in_closed_form(self):
         """expit(μ²/2 + z_q·μ): .75 at μ = .569 for q = .95."""
@@ -316,17 +321,19 @@ class TestPosterior:
         """At δ = 0.9 Gaussian noise stays below what a row at Δ itself needs."""
         near = neighbours(1)
         sweep = make("gaussian", 1)
-        how = dataclasses.replace(sweep.mechanism, delta=0.9)
-        far = moved(near, np.full(24, how.sensitivity), np.zeros(24))
-        sweep = dataclasses.replace(make("gaussian", 1, near=far, limit=LIMITS[1]), mechanism=how)
+        mechanism = dataclasses.replace(sweep.mechanism, delta=0.9)
+        far = moved(near, np.full(24, mechanism.sensitivity), np.zeros(24))
+        sweep = dataclasses.replace(
+            make("gaussian", 1, near=far, limit=LIMITS[1]), mechanism=mechanism
+        )
         assert sweep.ceiling() == 0
         assert sweep.posterior(np.array([1e-6]))[0] > 0.51
         assert sweep.low == 0
         assert np.all(sweep.critical == 0)
         kept = dataclasses.replace(sweep, limit=PosteriorLimit(max_posterior=0.999, quantile=0.5))
-        found = kept.ceiling()
-        assert 0 < found < 10
-        assert np.all(posteriors(kept, found, ends(kept)[0]) <= 0.999)
+        ceiling = kept.ceiling()
+        assert 0 < ceiling < 10
+        assert np.all(posteriors(kept, ceiling, ends(kept)[0]) <= 0.999)
 
 
 class TestCertificates:
@@ -343,10 +350,10 @@ class TestCertificates:
         np.testing.assert_array_equal(loose.critical, far.critical)
         assert loose.high == close.high > make(noise, d).high
         for limit in (LIMITS[0], LIMITS[6]):
-            one, other = (dataclasses.replace(sweep, limit=limit) for sweep in (loose, far))
-            assert one.ceiling() == other.ceiling()
+            first, other = (dataclasses.replace(sweep, limit=limit) for sweep in (loose, far))
+            assert first.ceiling() == other.ceiling()
             np.testing.assert_array_equal(
-                one.posterior(one.epsilons), other.posterior(one.epsilons)
+                first.posterior(first.epsilons), other.posterior(first.epsilons)
             )
 
     def test_whatever_the_true_distances_are(self):
@@ -358,9 +365,13 @@ class TestCertificates:
         rng = np.random.default_rng(1)
         for _ in range(20):
             true = near.distance + error * rng.uniform(-1, 1, 24)
-            assert np.all(way(sweep, separations(sweep, sweep.low, true))[0] <= 0.1 + 1e-12)
+            assert np.all(
+                distances_to_regimes(sweep, separations(sweep, sweep.low, true))[0] <= 0.1 + 1e-12
+            )
             assert np.all(posteriors(sweep, ceiling, true) <= 0.75)
-            arrived = way(sweep, separations(sweep, sweep.high, true))[1] <= 0.1 + 1e-12
+            arrived = (
+                distances_to_regimes(sweep, separations(sweep, sweep.high, true))[1] <= 0.1 + 1e-12
+            )
             assert np.count_nonzero(arrived) >= 12
 
     @by_case
@@ -413,32 +424,32 @@ class TestCurves:
     @by_case
     def test_one_sidedness_is_the_ratio_and_runs_from_0_to_1(self, noise, d):
         sweep = make(noise, d, epsilons=np.geomspace(1e-3, 1e5, 30))
-        found = sweep.one_sidedness
-        assert isinstance(found, Pair)
+        one_sidedness = sweep.one_sidedness
+        assert isinstance(one_sidedness, Pair)
         distance, _ = sweep.held
         for values, apart in (
-            (found.farthest, max(distance)),
-            (found.median, float(np.median(distance))),
+            (one_sidedness.farthest, max(distance)),
+            (one_sidedness.median, float(np.median(distance))),
         ):
             assert np.all((values >= 0) & (values <= 1))
             assert np.all(np.diff(values) >= -1e-12)
             assert values[0] < 0.01
             assert values[-1] > 0.99
-            for place in (8, 15):
-                t = separations(sweep, sweep.epsilons[place], [apart])[0]
+            for index in (8, 15):
+                t = separations(sweep, sweep.epsilons[index], [apart])[0]
                 loss = naive_mean(noise, d, t, lambda x: x)
                 exposure = naive_mean(noise, d, t, abs)
-                assert values[place] == pytest.approx(loss / exposure, rel=1e-6)
+                assert values[index] == pytest.approx(loss / exposure, rel=1e-6)
 
     @by_case
-    def test_typical_is_the_law_of_every_row(self, noise, d):
+    def test_expected_exposure_is_the_law_of_every_row(self, noise, d):
         sweep = make(noise, d)
         assert sweep.expected.shape == (9, 24)
-        for place in (0, 4, 8):
-            t = separations(sweep, sweep.epsilons[place], sweep.held[0])
+        for index in (0, 4, 8):
+            t = separations(sweep, sweep.epsilons[index], sweep.held[0])
             for row in (0, 7, 23):
                 expected = float(law_of(noise, d, [t[row]]).expected_exposure[0])
-                assert sweep.expected[place, row] == pytest.approx(expected, rel=1e-11)
+                assert sweep.expected[index, row] == pytest.approx(expected, rel=1e-11)
 
     @by_case
     def test_sampled_models_agree_with_the_exact_law(self, noise, d):
@@ -468,8 +479,8 @@ class TestCurves:
             error = values.std() / math.sqrt(len(values))
             assert abs(values.mean() - expected) < 5 * error + 1e-9
         assert abs(np.abs(loss).mean() - 1.05 * sweep.expected[0, row]) > 5 * error
-        found = (loss > 0).mean() - (loss < 0).mean()
-        assert 0 < found < 1
+        result = (loss > 0).mean() - (loss < 0).mean()
+        assert 0 < result < 1
 
     def test_resolutions_are_those_of_a_release(self):
         for noise, d in CASES:

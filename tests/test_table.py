@@ -51,7 +51,7 @@ def test_frames_of_both_libraries():
         Result().to_frame("dask")
 
 
-def test_parquet_says_whose_it_is(tmp_path):
+def test_parquet_states_its_audience(tmp_path):
     path = Result(keys=(1, 2, 3)).to_parquet(tmp_path / "rows.parquet")
     assert path.name == "rows.CURATOR-ONLY.parquet"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -87,10 +87,10 @@ def test_parquet_says_whose_it_is(tmp_path):
     ],
 )
 def test_keys_become_plain(ids, expected):
-    found = row_keys(ids, 3)
-    assert found == expected
-    assert {type(key) for key in found} == {type(expected[0])}
-    assert pa.table({"id": list(found)}).num_rows == 3
+    result = row_keys(ids, 3)
+    assert result == expected
+    assert {type(key) for key in result} == {type(expected[0])}
+    assert pa.table({"id": list(result)}).num_rows == 3
 
 
 def test_no_keys():
@@ -99,9 +99,7 @@ def test_no_keys():
 
 @pytest.mark.parametrize("bad", [["a", "b"], [], range(4), np.arange(2)])
 def test_one_key_for_each_row(bad):
-    with pytest.raises(
-        InvalidInput, match=r"^ids has \d entries: must have one for each of 3 rows"
-    ):
+    with pytest.raises(InvalidInput, match=r"^ids has \d entries.* 3 rows"):
         row_keys(bad, 3)
 
 

@@ -25,7 +25,7 @@ from expost.selection import tuning
 from expost.selection.private import byte_source
 from expost.selection.tuning import SelectedRegularization, select_regularization
 from expost.types import Audience
-from reaching import every_parameter_reaches
+from parameters import every_parameter_reaches
 from settings import OUTPUT
 
 CANDIDATES = (0.001, 0.1, 10.0)
@@ -69,20 +69,20 @@ def select(loss="logistic", *, data=None, candidates=CANDIDATES, seed=None, **pa
 @pytest.fixture
 def spy(monkeypatch):
     """What the choice is made from: scores, sensitivity, budget, and every model."""
-    seen = {"releases": []}
+    recorded = {"releases": []}
     draw, release = tuning.draw_index, tuning._release
 
     def watched_draw(scores, sensitivity, epsilon, **options):
-        seen.update(scores=list(scores), sensitivity=sensitivity, epsilon=epsilon, **options)
+        recorded.update(scores=list(scores), sensitivity=sensitivity, epsilon=epsilon, **options)
         return draw(scores, sensitivity, epsilon, **options)
 
     def watched_release(*arguments):
-        seen["releases"].append(release(*arguments))
-        return seen["releases"][-1]
+        recorded["releases"].append(release(*arguments))
+        return recorded["releases"][-1]
 
     monkeypatch.setattr(tuning, "draw_index", watched_draw)
     monkeypatch.setattr(tuning, "_release", watched_release)
-    return seen
+    return recorded
 
 
 # Parts.
@@ -174,11 +174,11 @@ def test_every_part_has_the_whole_epsilon(loss, spy):
     assert not spy.get("monotone", False)
     assert spy["method"] == "permute-and-flip"
     for release, value, rows in zip(spy["releases"], CANDIDATES, result.part_rows, strict=False):
-        how = release.mechanism
-        assert (how.epsilon, how.delta, how.regularization) == (0.7, None, value)
-        assert how.rows == rows
+        mechanism = release.mechanism
+        assert (mechanism.epsilon, mechanism.delta, mechanism.regularization) == (0.7, None, value)
+        assert mechanism.rows == rows
         if loss != "squared":
-            assert how.law.rate == pytest.approx(rows * value * 0.7 / 2, rel=1e-6)
+            assert mechanism.law.rate == pytest.approx(rows * value * 0.7 / 2, rel=1e-6)
     assert result.release is spy["releases"][result.index]
     assert sum(result.part_rows) == 240
 

@@ -23,10 +23,10 @@ class Counting:
     """A law that counts the separations it was asked for."""
 
     def __init__(self, law):
-        self.law, self.asked = law, 0
+        self.law, self.evaluated = law, 0
 
     def __call__(self, t):
-        self.asked += t.size
+        self.evaluated += t.size
         return self.law(t)
 
 
@@ -37,13 +37,13 @@ def test_the_table_is_the_law(law):
     distance = np.exp(rng.uniform(np.log(1e-6), np.log(1e3), 1000))
     scales = np.array([1e3, 1e-3, 1.0])
     counting = Counting(law)
-    found = expected_exposures(counting, distance, scales)
+    exposures = expected_exposures(counting, distance, scales)
     expected = naive(law, distance, scales)
-    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=0)
+    np.testing.assert_allclose(exposures, expected, rtol=1e-11, atol=0)
     # It was the table: the law was asked for less than half of the 3,000 figures.
-    assert 0 < counting.asked < 1500
-    # Power: a tenth of the digits promised would be seen.
-    assert np.max(np.abs(found * (1 + 1e-10) / expected - 1)) > 1e-11
+    assert 0 < counting.evaluated < 1500
+    # Power: a tenth of the certified digits would be noticed.
+    assert np.max(np.abs(exposures * (1 + 1e-10) / expected - 1)) > 1e-11
     assert TABLE_ERROR < 1e-11
 
 
@@ -52,21 +52,21 @@ def test_few_rows_are_not_tabulated(d):
     distance = np.array([0.3, 1e-5, 4.0, 0.3])
     counting = Counting(laplace(d))
     scales = np.geomspace(1e-2, 1e2, 5)
-    found = expected_exposures(counting, distance, scales)
-    np.testing.assert_allclose(found, naive(laplace(d), distance, scales), rtol=1e-14)
-    assert counting.asked == 20
+    exposures = expected_exposures(counting, distance, scales)
+    np.testing.assert_allclose(exposures, naive(laplace(d), distance, scales), rtol=1e-14)
+    assert counting.evaluated == 20
 
 
 def test_cost_does_not_grow_with_the_rows():
     rng = np.random.default_rng(1)
-    asked = []
+    counts = []
     for rows in (2_000, 40_000):
         counting = Counting(laplace(6))
         distance = rng.uniform(0.01, 1.0, rows)
         expected_exposures(counting, distance, np.geomspace(0.1, 1e3, 10))
-        asked.append(counting.asked)
-    assert asked[1] < asked[0] + 1000
-    assert asked[1] < 0.01 * 40_000 * 10
+        counts.append(counting.evaluated)
+    assert counts[1] < counts[0] + 1000
+    assert counts[1] < 0.01 * 40_000 * 10
 
 
 @pytest.mark.parametrize("law", [laplace(1), laplace(2), laplace(6)])
@@ -79,11 +79,11 @@ def test_zero_infinity_ties_and_edges_of_pieces(law):
     distance = np.concatenate([distance, np.exp(np.linspace(-4, 5, 400))])
     rng = np.random.default_rng(2)
     distance = distance[rng.permutation(len(distance))]
-    found = expected_exposures(law, distance, np.ones(1))[0]
-    assert np.all(found[distance == 0] == 0)
-    assert np.all(found[np.isinf(distance)] == np.inf)
-    assert len(np.unique(found[distance == 0.5])) == 1
-    np.testing.assert_allclose(found, law(distance).expected_exposure, rtol=1e-11)
+    exposures = expected_exposures(law, distance, np.ones(1))[0]
+    assert np.all(exposures[distance == 0] == 0)
+    assert np.all(exposures[np.isinf(distance)] == np.inf)
+    assert len(np.unique(exposures[distance == 0.5])) == 1
+    np.testing.assert_allclose(exposures, law(distance).expected_exposure, rtol=1e-11)
     finite = np.sort(distance[np.isfinite(distance)])
     ascending = expected_exposures(law, finite, np.ones(1))[0]
     assert np.all(np.diff(ascending) >= -1e-11 * ascending[1:])
@@ -95,13 +95,13 @@ def test_permuting_rows_permutes_exposures():
     distance[::50] = 0.0
     scales = np.array([0.1, 10.0])
     order = rng.permutation(len(distance))
-    found = expected_exposures(laplace(6), distance, scales)
+    exposures = expected_exposures(laplace(6), distance, scales)
     np.testing.assert_array_equal(
-        found[:, order], expected_exposures(laplace(6), distance[order], scales)
+        exposures[:, order], expected_exposures(laplace(6), distance[order], scales)
     )
-    # The order of the scales may change which rows pay for a table, within the promise.
+    # The order of the scales may change which rows pay for a table, within the certified digits.
     turned = expected_exposures(laplace(6), distance, scales[::-1])[::-1]
-    np.testing.assert_allclose(turned, found, rtol=1e-11)
+    np.testing.assert_allclose(turned, exposures, rtol=1e-11)
 
 
 def test_no_rows_that_move_the_model():
@@ -122,8 +122,10 @@ def test_no_rows_that_move_the_model():
 )
 def test_a_block_without_an_ordinary_row(distance, scale):
     assert len(list(row_blocks(40_001, 1))) > 1
-    found = expected_exposures(laplace(3), distance, np.array([scale]))[0]
-    np.testing.assert_allclose(found, laplace(3)(scale * distance).expected_exposure, rtol=1e-11)
+    exposures = expected_exposures(laplace(3), distance, np.array([scale]))[0]
+    np.testing.assert_allclose(
+        exposures, laplace(3)(scale * distance).expected_exposure, rtol=1e-11
+    )
 
 
 class Kinked:
@@ -135,8 +137,8 @@ class Kinked:
 
 def test_a_piece_that_misses_the_law_is_not_used():
     distance = np.linspace(1.0, 7.0, 500)
-    found = expected_exposures(Kinked, distance, np.ones(1))[0]
-    np.testing.assert_allclose(found, Kinked(distance).expected_exposure, rtol=1e-12)
+    exposures = expected_exposures(Kinked, distance, np.ones(1))[0]
+    np.testing.assert_allclose(exposures, Kinked(distance).expected_exposure, rtol=1e-12)
 
 
 @pytest.mark.parametrize("law", [laplace(1), laplace(6), lambda t: GaussianLaw(separation=t)])
@@ -145,11 +147,13 @@ def test_a_table_made_once_is_the_law_in_any_blocks(law):
     table = Table.of(law, 1e3, 50.0)
     # Down to what the table holds and below, up to its end and past it.
     distance = 1e-3 * np.exp(rng.uniform(np.log(1e-20), np.log(500), 600))
-    found = table(distance)
-    np.testing.assert_allclose(found, law(1e3 * distance).expected_exposure, rtol=1e-11, atol=0)
+    exposures = table(distance)
+    np.testing.assert_allclose(exposures, law(1e3 * distance).expected_exposure, rtol=1e-11, atol=0)
     order = rng.permutation(600)
-    np.testing.assert_array_equal(table(distance[order]), found[order])
-    np.testing.assert_array_equal(np.concatenate([table(part[None]) for part in distance]), found)
+    np.testing.assert_array_equal(table(distance[order]), exposures[order])
+    np.testing.assert_array_equal(
+        np.concatenate([table(part[None]) for part in distance]), exposures
+    )
 
 
 def test_a_table_knows_no_row_that_is_not_exposed_but_at_no_distance():

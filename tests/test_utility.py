@@ -8,7 +8,6 @@ from scipy.optimize import minimize
 from sklearn.metrics import accuracy_score, log_loss, r2_score, roc_auc_score
 
 from expost.epsilon import folds as folds_module
-from expost.epsilon import utility
 from expost.epsilon.folds import HeldOutRows
 from expost.epsilon.sweep import child
 from expost.epsilon.utility import Trials, measures_of
@@ -17,7 +16,7 @@ from expost.glm import Objective
 from expost.losses import HuberHinge, Logistic, Softmax, Squared
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation
 from expost.rows import HeldRows
-from heard import Heard
+from recorded_progress import RecordedProgress
 
 LOSSES = {"logistic": Logistic(), "huber-hinge": HuberHinge(), "squared": Squared(label_bound=1.5)}
 EPSILONS = (0.5, 5.0, 1e4)
@@ -68,9 +67,9 @@ def trials(objective, *, kind="output", noise="gaussian", folds=3, releases=4, *
     )
 
 
-def scored(asked, *epsilons):
-    asked.score(*(epsilons or EPSILONS))
-    return asked.utility()
+def scored(study, *epsilons):
+    study.score(*(epsilons or EPSILONS))
+    return study.utility()
 
 
 def refit(loss, X, y, penalty, linear=0.0):
@@ -90,10 +89,10 @@ def scores(name, y, z):
     """What scikit-learn says of the margins z."""
     if name == "squared":
         return {"r2": r2_score(y, z)}
-    found = {"accuracy": accuracy_score(y > 0, z > 0), "auc": roc_auc_score(y > 0, z)}
+    collected = {"accuracy": accuracy_score(y > 0, z > 0), "auc": roc_auc_score(y > 0, z)}
     if name == "logistic":
-        found["log_loss"] = log_loss(y > 0, 1 / (1 + np.exp(-z)))
-    return found
+        collected["log_loss"] = log_loss(y > 0, 1 / (1 + np.exp(-z)))
+    return collected
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -102,33 +101,33 @@ def test_against_models_that_are_perturbed_one_by_one(name, kind, noise):
     if (name, kind) == ("squared", "objective"):
         pytest.skip("objective perturbation of the squared loss has no guarantee")
     objective = make(name)
-    asked = trials(objective, kind=kind, noise=noise)
-    found = scored(asked)
-    assert tuple(found.curves) == measures_of(objective.loss)
-    rows, fold = asked.rows.rows, asked.rows.fold
-    every = {measure: np.empty((len(EPSILONS), 3, 4)) for measure in found.curves}
-    base = {measure: [] for measure in found.curves}
+    study = trials(objective, kind=kind, noise=noise)
+    result = scored(study)
+    assert tuple(result.curves) == measures_of(objective.loss)
+    rows, fold = study.rows.rows, study.rows.fold
+    every = {measure: np.empty((len(EPSILONS), 3, 4)) for measure in result.curves}
+    base = {measure: [] for measure in result.curves}
     for part in range(3):
         out = fold == part
         X, y, kept, labels = rows.X[out], rows.y[out], rows.X[~out], rows.y[~out]
-        draws = asked.plan(1.0).unit_noise.sample(4, np.random.default_rng(child(SEED, part)))
+        draws = study.plan(1.0).unit_noise.sample(4, np.random.default_rng(child(SEED, part)))
         known = (
             labels.mean() if name == "squared" else np.log((labels > 0).sum() / (labels < 0).sum())
         )
         for measure, value in scores(name, y, np.full(len(y), known)).items():
             base[measure].append(value)
-        for place, epsilon in enumerate(EPSILONS):
-            how = asked.plan(epsilon)
-            for release, draw in enumerate(how.resolution * draws):
-                penalty = how.total_regularization
+        for index, epsilon in enumerate(EPSILONS):
+            mechanism = study.plan(epsilon)
+            for release, draw in enumerate(mechanism.resolution * draws):
+                penalty = mechanism.total_regularization
                 if kind == "output":
                     theta = refit(objective.loss, kept, labels, penalty) + draw
                 else:
                     # The noise of all rows: the average over the others stands for that over all.
                     theta = refit(objective.loss, kept, labels, penalty, draw / objective.count)
                 for measure, value in scores(name, y, X @ theta).items():
-                    every[measure][place, part, release] = value
-    for measure, curve in found.curves.items():
+                    every[measure][index, part, release] = value
+    for measure, curve in result.curves.items():
         cells, sign = every[measure], -1 if measure == "log_loss" else 1
         means, known = cells.mean(axis=2), np.array(base[measure])
         close = {"rtol": 1e-4, "atol": 1e-4}
@@ -151,10 +150,10 @@ def test_against_models_that_are_perturbed_one_by_one(name, kind, noise):
 
 def test_three_classes_have_accuracy_and_log_loss():
     objective = make("softmax", n=150)
-    found = scored(trials(objective, kind="objective"), 1e4)
-    assert set(found.curves) == {"log_loss", "accuracy"}
-    assert found.measure == "log_loss"
-    curve = found.curves["accuracy"]
+    result = scored(trials(objective, kind="objective"), 1e4)
+    assert set(result.curves) == {"log_loss", "accuracy"}
+    assert result.measure == "log_loss"
+    curve = result.curves["accuracy"]
     assert curve.base_rate == pytest.approx(0.4, abs=0.05)
     assert curve.mean[0] > curve.base_rate + 0.1
     assert curve.best > curve.base_rate + 0.1
@@ -163,17 +162,17 @@ def test_three_classes_have_accuracy_and_log_loss():
 def test_the_best_model_is_tuned_on_training_rows_alone():
     """Other labels in the held-out fold change neither the penalty nor the model of that fold."""
     objective = make(n=120)
-    asked = trials(objective)
-    inner = asked.rows.inner(0, 3, 10_000)
-    out = asked.rows.fold == 0
-    assert set(map(tuple, inner.rows.X)) <= set(map(tuple, asked.rows.rows.X[~out]))
+    study = trials(objective)
+    inner = study.rows.inner(0, 3, 10_000)
+    out = study.rows.fold == 0
+    assert set(map(tuple, inner.rows.X)) <= set(map(tuple, study.rows.rows.X[~out]))
     assert inner.rows.count == np.count_nonzero(~out)
     # It is at least as good as a model of any one penalty, within the noise of folds.
-    best = scored(asked, 1.0).leading.best
+    best = scored(study, 1.0).leading.best
     for penalty in (0.01, 1.0, 10.0):
         reached = []
         for fold in range(3):
-            train, held = asked.rows.split(fold)
+            train, held = study.rows.split(fold)
             theta = refit(objective.loss, train.X, train.y, penalty / train.count)
             reached.append(log_loss(held.y > 0, 1 / (1 + np.exp(-held.X @ theta))))
         assert best < np.mean(reached) + 0.02
@@ -241,9 +240,9 @@ def test_a_sample_has_the_noise_of_all_rows(monkeypatch):
     )
     small = scored(trials(few, kind="objective", releases=8), 0.3).leading
     monkeypatch.setattr(folds_module, "MOST_ROWS", 300)
-    asked = trials(objective, kind="objective", releases=8)
-    sampled = scored(asked, 0.3).leading
-    assert asked.utility().rows < 400
+    study = trials(objective, kind="objective", releases=8)
+    sampled = scored(study, 0.3).leading
+    assert study.utility().rows < 400
     assert abs(sampled.gain[0] - whole.gain[0]) < 0.35 * abs(whole.gain[0])
     assert small.gain[0] < sampled.gain[0] - 0.3 * whole.gain[0]
 
@@ -264,13 +263,13 @@ def test_too_few_rows_are_refused(name, n, folds, word):
 # -- laws ------------------------------------------------------------------------------------------
 
 
-def test_each_epsilon_is_scored_once_and_progress_is_told():
-    heard = Heard()
-    asked = trials(make(), progress=heard)
-    asked.score(1.0, 5.0)
-    first = asked.utility()
-    asked.score(1.0, 9.0)
-    second = asked.utility()
+def test_each_epsilon_is_scored_once_and_progress_is_reported():
+    recorded = RecordedProgress()
+    study = trials(make(), progress=recorded)
+    study.score(1.0, 5.0)
+    first = study.utility()
+    study.score(1.0, 9.0)
+    second = study.utility()
     assert second.epsilons.tolist() == [1.0, 5.0, 9.0]
     np.testing.assert_array_equal(first.leading.mean, second.leading.mean[:2])
     alone = scored(trials(make()), 9.0)
@@ -279,27 +278,32 @@ def test_each_epsilon_is_scored_once_and_progress_is_told():
 
 
 def test_a_larger_epsilon_is_better_and_ends_near_the_noiseless_model():
-    found = scored(trials(make(n=2000), releases=10), 0.01, 0.1, 1.0, 10.0, 1e4).leading
-    assert np.all(np.diff(found.gain) > -2 * found.gain_error[1:])
-    assert found.mean[-1] - found.best < 0.05
+    result = scored(trials(make(n=2000), releases=10), 0.01, 0.1, 1.0, 10.0, 1e4).leading
+    assert np.all(np.diff(result.gain) > -2 * result.gain_error[1:])
+    assert result.mean[-1] - result.best < 0.05
 
 
 @pytest.mark.parametrize("measure", ["log_loss", "auc", "accuracy"])
-def test_the_measure_that_is_asked_for_leads(measure):
-    found = scored(trials(make(), measure=measure), 1.0)
-    assert found.measure == measure
-    assert found.leading is found.curves[measure]
+def test_the_requested_measure_leads(measure):
+    result = scored(trials(make(), measure=measure), 1.0)
+    assert result.measure == measure
+    assert result.leading is result.curves[measure]
 
 
 def test_ties_count_half():
-    y = np.array([1.0, 1.0, -1.0, -1.0])
-    margins = np.array([[1.0, 0.0, 0.0, -1.0], [0.0, 0.0, 0.0, 0.0], [1.0, 2.0, 3.0, 0.5]])
-    expected = [roc_auc_score(y > 0, each) for each in margins]
-    np.testing.assert_allclose(utility._auc(margins, y), expected)
-    # Mirrored: fewer negative rows than positive ones.
-    np.testing.assert_allclose(
-        utility._auc(margins[:, :3], y[:3]), [roc_auc_score(y[:3] > 0, m[:3]) for m in margins]
-    )
+    """Rows of one binary feature: the AUC is that of the feature, with half of the ties."""
+    rng = np.random.default_rng(1)
+    for share in (0.3, 0.7):
+        x = np.where(rng.random(400) < 0.5, 1.0, -1.0)
+        y = np.where(rng.random(400) < share + 0.125 * x, 1.0, -1.0)
+        objective = Objective.of(
+            X=x[:, np.newaxis], y=y, loss=LOSSES["logistic"], penalty=np.ones(1)
+        )
+        study = trials(objective, folds=2, releases=20)
+        auc = scored(study, 1e6).curves["auc"].mean[0]
+        held_out = (study.rows.split(fold)[1] for fold in range(2))
+        expected = [roc_auc_score(part.y > 0, part.X[:, 0]) for part in held_out]
+        assert auc == pytest.approx(np.mean(expected), rel=1e-12)
 
 
 def test_constant_labels_have_no_r2():
@@ -311,7 +315,7 @@ def test_constant_labels_have_no_r2():
 
 def test_a_release_scores_in_the_interval_nine_times_of_ten():
     objective = make(n=200)
-    found = scored(trials(objective, releases=200), 2.0).leading
+    result = scored(trials(objective, releases=200), 2.0).leading
     again = Trials(
         objective=objective,
         plan=planned(objective),
@@ -320,8 +324,8 @@ def test_a_release_scores_in_the_interval_nine_times_of_ten():
         seed=np.random.SeedSequence(9),
     )
     again.score(2.0)
-    inside = (again._scores[2.0]["log_loss"] >= found.low) & (
-        again._scores[2.0]["log_loss"] <= found.high
+    inside = (again._scores[2.0]["log_loss"] >= result.low) & (
+        again._scores[2.0]["log_loss"] <= result.high
     )
     assert np.mean(inside) == pytest.approx(0.9, abs=0.04)
-    assert dataclasses.asdict(found)
+    assert dataclasses.asdict(result)

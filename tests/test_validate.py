@@ -26,9 +26,9 @@ def test_positive_refuses_what_is_no_number(value):
 
 @pytest.mark.parametrize("value", [1, 2.5, np.float32(0.5), np.int64(3), 5e-324, 10**300])
 def test_positive_accepts(value):
-    found = _checks.positive("epsilon", value)
-    assert type(found) is float
-    assert found == float(value)
+    result = _checks.positive("epsilon", value)
+    assert type(result) is float
+    assert result == float(value)
 
 
 def test_positive_may_be_infinite_where_allowed():
@@ -178,11 +178,11 @@ GOOD_MATRICES = {
 @pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 @pytest.mark.parametrize("value", GOOD_MATRICES.values(), ids=GOOD_MATRICES)
 def test_good_matrices(value):
-    found = _checks.matrix(value)
-    np.testing.assert_array_equal(found, GOOD)
-    assert type(found) is np.ndarray
-    assert found.dtype == np.float64
-    assert found.flags.c_contiguous
+    result = _checks.matrix(value)
+    np.testing.assert_array_equal(result, GOOD)
+    assert type(result) is np.ndarray
+    assert result.dtype == np.float64
+    assert result.flags.c_contiguous
 
 
 def test_no_copy_is_made_of_what_is_right_already():

@@ -91,10 +91,10 @@ def test_many_threads_at_once():
     """Fits, profiles and audits of many threads; every fit warns, every filter stays."""
     before = list(warnings.filters)
     model = PrivateLogisticRegression(data_norm=9.0, classes=("no", "yes")).fit(X, Y)
-    heard = []
+    recorded = []
 
     def show(message, category, *_):
-        heard.append(category)
+        recorded.append(category)
 
     def work(number):
         if number % 3 == 0:
@@ -112,7 +112,7 @@ def test_many_threads_at_once():
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(work, range(24)))
         assert list(warnings.filters) == inside
-    assert heard == [PrivacyLeakWarning] * 8
+    assert recorded == [PrivacyLeakWarning] * 8
     assert list(warnings.filters) == before
     fit()
 

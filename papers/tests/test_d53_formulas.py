@@ -12,7 +12,7 @@ from scipy.stats import norm
 from expost.errors import InvalidInput
 from expost.risk import EpsilonDelta, GaussianNoise, calibrate
 from papers.d53 import formulas
-from validated import refuse_nan
+from parameters import refuse_nan
 
 EPSILONS = [0.0, 1e-8, 1e-3, 0.5, 1.0, 7.0, 40.0, 1e4]
 DELTAS = [1e-300, 1e-20, 1e-5, 0.01, 0.9]

@@ -28,8 +28,8 @@ from expost.errors import InvalidInput
 from expost.report import document_of, render_text
 from expost.risk import EpsilonDelta
 from expost.types import Audience
+from parameters import refuse_nan
 from settings import OUTPUT
-from validated import refuse_nan
 
 RNG = np.random.default_rng(0)
 X, y = load_breast_cancer(return_X_y=True)

@@ -36,8 +36,8 @@ from expost.auditing.attacks.linear_gradients import (
 from expost.errors import InvalidInput
 from expost.estimators import PrivateLogisticRegression
 from expost.losses import HuberHinge, Logistic, Softmax, Squared
+from parameters import refuse_nan
 from penalties import CROSS_VALIDATED, L1
-from validated import refuse_nan
 
 
 def sample(n, d, classes=2, seed=0):

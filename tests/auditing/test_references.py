@@ -17,7 +17,7 @@ from expost.auditing import references as module
 from expost.auditing.references import evidence_of, no_references, train_references
 from expost.auditing.targets import target_of
 from expost.errors import ConvergenceError, InvalidInput
-from validated import refuse_nan
+from parameters import refuse_nan
 
 ROWS, MODELS = 60, 6
 SEED = 20261116

@@ -9,7 +9,7 @@ import pytest
 
 from expost.data import UnitBall
 from expost.errors import InvalidInput
-from reaching import WRONG, every_parameter_reaches
+from parameters import WRONG, every_parameter_reaches
 
 
 def exact_square_norm(row: np.ndarray) -> Fraction:

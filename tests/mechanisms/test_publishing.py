@@ -24,7 +24,7 @@ from expost.mechanisms.publishing import (
 )
 from expost.noise import goe_largest_eigenvalue_quantile
 from expost.rows import RowBlock
-from reaching import WRONG, every_parameter_reaches
+from parameters import WRONG, every_parameter_reaches
 
 ROWS, WIDTH = 120, 4
 LOSSES = [Logistic(), HuberHinge(width=0.5), Squared(label_bound=2.0)]

@@ -24,7 +24,7 @@ from scipy.stats import binomtest
 from evidence import record
 from expost.errors import InvalidInput
 from expost.noise import goe, goe_largest_eigenvalue_quantile
-from reaching import every_parameter_reaches
+from parameters import every_parameter_reaches
 
 COMMAND = "python -m pytest -m long tests/noise/test_goe.py"
 SEED = 20261115

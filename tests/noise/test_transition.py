@@ -13,7 +13,7 @@ from scipy.stats import norm
 from expost.errors import InvalidInput
 from expost.noise import GaussianLaw, NormLaplaceLaw
 from expost.noise.transition import first_plateau, transition
-from reaching import every_parameter_reaches
+from parameters import every_parameter_reaches
 
 # Issue 3: t at the end of the first plateau, tolerance 0.1.
 PUBLISHED = {2: 3.87354, 6: 4.11611, 14: 7.43125, 30: 13.3127}

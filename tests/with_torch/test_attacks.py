@@ -18,7 +18,7 @@ from expost.auditing.targets import target_of
 from expost.errors import ConvergenceError, InvalidInput
 from expost.torch import ModuleGradients, gradient_scores, torch_target
 from expost.torch.attacks import evaluate, fresh_copy, log_odds
-from validated import refuse_nan
+from parameters import refuse_nan
 
 
 def network(seed=0, inputs=4, outputs=3, hidden=5):

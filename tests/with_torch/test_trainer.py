@@ -28,7 +28,7 @@ from expost.risk import GaussianNoise
 from expost.torch import train
 from expost.torch.draws import SecureDraws, SeededDraws, draws_from
 from expost.torch.training import prepare
-from validated import refuse_nan
+from parameters import refuse_nan
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(8, 4)), RNG.integers(3, size=8)

@@ -17,7 +17,7 @@ from papers.lecture.defence import Defence
 from papers.lecture.experiments import PLAIN, Effort, measure_defences, problem
 from papers.lecture.run import limits_claim
 from papers.lecture.torch_defences import AdversarialDefence, DPSGDDefence, Perceptron
-from validated import refuse_nan
+from parameters import refuse_nan
 
 
 class Confidence(nn.Module):

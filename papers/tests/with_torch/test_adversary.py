@@ -15,7 +15,7 @@ from expost.errors import ConvergenceError, InvalidInput
 from expost.risk import GaussianNoise, calibrate
 from expost.types import Neighbouring
 from papers.d53.adversary import prepare_pair, strong_adversary
-from validated import refuse_nan
+from parameters import refuse_nan
 
 CLIP, SIGMA, STEPS, ROW = 1.3, 2.0, 3, 2
 CHANCE = 1e-4

@@ -22,7 +22,7 @@ from papers.lecture.experiments import (
     measure_observers,
 )
 from papers.lecture.federated import Ascent, federated_game, federated_rounds
-from validated import refuse_nan
+from parameters import refuse_nan
 
 
 def network(hidden=5, inputs=4, outputs=3):

@@ -1,11 +1,11 @@
-"""Listening to a job in tests."""
+"""The progress of a job, recorded in tests."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass
-class Heard:
-    """Keeps what a job told: its phases in order, and of each by its place its passes.
+class RecordedProgress:
+    """The phases of a job in order, and the passes of each phase by its index.
 
     A pass is a list: its total, and then each advance.
     """
