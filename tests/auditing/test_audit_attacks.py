@@ -92,19 +92,9 @@ def _apart(seed):
     return not truth[:2].all()
 
 
-@pytest.mark.parametrize(
-    ("arrays", "words"),
-    [
-        ({"losses": [1.0, 2], "references": 5, "inside": 5}, "references: must have a line"),
-        ({"losses": [[1], [2, 3]]}, "losses: has lines of different lengths"),
-        ({"losses": [1.0, 2], "member": ["yes", "no"]}, "member: must be true or false"),
-    ],
-)
-def test_arrays_that_are_none_are_refused(arrays, words):
-    with pytest.raises(InvalidInput, match=words):
-        arrays_of(**arrays)
-    with pytest.raises(InvalidInput, match="answers: is a dict; must be the path"):
-        expost.auditing.audit_arrays(arrays)
+def test_answers_are_arrays_or_the_path_of_a_file():
+    with pytest.raises(InvalidInput, match="answers: is a dict"):
+        expost.auditing.audit_arrays({"losses": [1.0, 2]})
 
 
 def test_a_population_needs_no_references(tmp_path):
