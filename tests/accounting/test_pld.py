@@ -62,7 +62,7 @@ def test_one_step_in_closed_form(mu, rate):
         with mp.workdps(700):
             above = max(of_one_step(mu, rate, high, back) for back in (False, True))
             below = max(of_one_step(mu, rate, 0.999 * low, back) for back in (False, True))
-            assert above <= delta, "what is promised holds"
+            assert above <= delta, "what is guaranteed holds"
             assert low == 0 or below > delta, "nothing smaller does"
         assert high - low <= 3e-3 * high
 
@@ -148,7 +148,7 @@ def test_randomised_response_by_counting(epsilon, count):
 
 @pytest.mark.parametrize(("separation", "dimension"), [(1.0, 1), (1.0, 2), (5.0, 6), (20.0, 40)])
 def test_norm_laplace_noise_is_what_its_tails_say(separation, dimension):
-    """The same promise by another route, :class:`NormLaplaceNoise`."""
+    """The same guarantee by another route, :class:`NormLaplaceNoise`."""
     figures = composed((NormLaplaceStep(separation=separation, dimension=dimension), 1))
     noise = NormLaplaceNoise(separation=separation, dimension=dimension)
     for share in (0.0, 0.3, 0.8):

@@ -1,4 +1,4 @@
-"""What an audit must show on real rows: memory found, nothing found in nothing, promises kept.
+"""What an audit must show on real rows: memory found, nothing found in nothing, guarantees kept.
 
 docs/theory/audit-evidence.md tells what the long ones measured. Location30 may not be passed on: give the
 path of an .npz of it in the environment variable EXPOST_LOCATION30, or its tests are skipped.
@@ -205,7 +205,7 @@ def test_nothing_at_full_counts():
     record("audit-nothing", command=COMMAND, seed=100, figures=figures)
 
 
-# -- promises --------------------------------------------------------------------------------------
+# -- guarantees ------------------------------------------------------------------------------------
 
 
 def private(**options):

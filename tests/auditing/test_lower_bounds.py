@@ -97,7 +97,7 @@ def test_rates_prove_what_the_counted_attacks_do():
 
 
 def test_counts_by_hand():
-    """60 models: 20 choose; of 40, the one row that tells is told apart without a mistake."""
+    """60 models: 20 choose; of 40, the one row that tells is separated without a mistake."""
     rng = np.random.default_rng(2)
     inside = known.subsets(rng, 60, 6)
     signals = rng.normal(size=(60, 6)).astype(np.float32)

@@ -306,7 +306,7 @@ def test_bounds_pass_the_truth_no_more_often_than_they_may():
             for _ in range(30)
         ]
         assert exceeded(audits, epsilon) <= 13 / 30
-        # It is no empty promise: half of ε is passed by most, and is not the truth.
+        # It is not vacuous: half of ε is passed by most, and is not the truth.
         if mechanism is responses:
             assert exceeded(audits, epsilon / 2) > 0.6
     audits = [

@@ -70,7 +70,7 @@ class Trial(Protocol):
 
     @property
     def epsilon(self) -> float:
-        """What the mechanism promises."""
+        """What the mechanism guarantees."""
 
     def release(self, rng: np.random.Generator) -> FloatArray:
         """θ ~ p(· ∣ D), by the product."""
@@ -113,7 +113,7 @@ class Trial(Protocol):
 class MechanismUnderTest(Protocol):
     """A mechanism with everything that the laws need to know of it.
 
-    ``is_pure``  whether it promises that no exposure passes ε.
+    ``is_pure``  whether it guarantees that no exposure passes ε.
     ``effort``   the share of the usual draws that is enough, or affordable.
     """
 
@@ -583,7 +583,7 @@ class Objective(Output):
 
     @property
     def is_pure(self) -> bool:
-        """The squared loss is promised nothing: its gradient is not bounded."""
+        """The squared loss has no guarantee: its gradient is not bounded."""
         return self.noise == "laplace" and self.loss != "squared"
 
     def delta(self, epsilon: float) -> float | None:

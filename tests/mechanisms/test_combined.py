@@ -302,7 +302,7 @@ def bare(distance, error, relation=REMOVE):
 
 def test_a_release_without_noise_settles_it():
     noisy = made([1.0, 1.0, 1.0], loss=[0.1, -0.2, 0.3])
-    # The second row may or may not be told apart, the third moves nothing.
+    # The second row may or may not be distinguished, the third moves nothing.
     plain = bare([1.0, 1.0, 0.0], [0.1, 2.0, 0.0])
     for parts in ([noisy, plain], [plain, noisy]):
         combined = combine(parts)
@@ -349,7 +349,7 @@ def test_pure_guarantees_add():
     )
     assert 1.5 <= combined.worst_case < 1.5 + 1e-12
     assert combined.worst_case_passed == 0
-    # One release of two that promises nothing.
+    # One release of two that guarantees nothing.
     combined = combine([laplace([0.5], 2), laplace([0.5], 2, worst_case=math.inf, loss=1)])
     assert (combined.worst_case, combined.worst_case_passed) == (math.inf, 0.0)
 
@@ -428,7 +428,7 @@ def test_gaussian_guarantees_at_the_extremes(epsilon, chance):
     worst, passed = _one_gaussian([(epsilon, chance), (2 * epsilon, chance / 2)])
     assert passed == pytest.approx(1.5 * chance)
     assert 0 < worst <= 3 * epsilon * (1 + 1e-15)
-    # Against 40 digits: the μ that each promise allows, and what their root of squares passes.
+    # Against 40 digits: the μ that each guarantee allows, and what their root of squares passes.
     with mpmath.workdps(60):
 
         def tail(b, mu):

@@ -260,7 +260,7 @@ class TestRounding:
         error = np.abs(rough - exact)
         assert np.all(error <= bound)
         assert np.any(error > 1e-4 * bound)
-        # Double precision would have promised too much.
+        # Double precision would have guaranteed too much.
         assert np.any(error > 1e6 * bound * 2.0**-29)
 
     def test_it_reaches_the_interval(self):

@@ -100,7 +100,7 @@ PENALTIES = (1e-6, 0.03, 3.0, 300.0)
 
 
 def shares(loss, calibration, factor=1.0, budgets=BUDGETS, penalties=PENALTIES):
-    """δ true/δ promised of removing and of adding a row, the noise × ``factor``."""
+    """δ true/δ guaranteed of removing and of adding a row, the noise × ``factor``."""
     spent = []
     for (epsilon, delta), penalty in itertools.product(budgets, penalties):
         given = {"epsilon": epsilon, "delta": delta, "loss": loss, "calibration": calibration}

@@ -160,7 +160,7 @@ class TestGuarantee:
         perturbation = mechanism(noise="gaussian", epsilon=epsilon, delta=delta)
         guarantee = perturbation.guarantee()
         assert isinstance(guarantee, GaussianNoise)
-        # The noise keeps its promise, and a thousandth less ε would not be kept.
+        # The noise keeps its guarantee, and a thousandth less ε would not be kept.
         assert guarantee.delta(epsilon) <= delta * (1 + 1e-9)
         assert guarantee.delta(epsilon * 0.999) > delta
         assert guarantee.mu >= perturbation.sensitivity / perturbation.resolution

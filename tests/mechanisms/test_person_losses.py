@@ -1,4 +1,4 @@
-"""Losses of persons under objective perturbation, and what k rows are promised.
+"""Losses of persons under objective perturbation, and what k rows are guaranteed.
 
 Against densities with every determinant taken, in float64 and (intervals) in fifty digits.
 """
@@ -221,7 +221,7 @@ def test_expected_exposures_are_means_over_releases():
     assert np.shape(drawn) == (2, 8)
 
 
-# What is promised to k rows.
+# What is guaranteed to k rows.
 
 
 def output(**changes):

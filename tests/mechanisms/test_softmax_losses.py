@@ -304,7 +304,7 @@ def test_the_constants_of_the_calibrations(K, epsilon):
         guaranteed_delta = (K - 1) * gaussian_delta(epsilon - spent, math.sqrt(2) / tight.law.scale)
         assert delta * (1 - 1e-4) < guaranteed_delta <= delta
         assert tight.law.scale < published.law.scale
-        # What is published keeps the tight promise too.
+        # What is published keeps the tight guarantee too.
         spent = (K - 1) * math.log1p(1 / (K * published.penalty_sum))
         assert (K - 1) * gaussian_delta(epsilon - spent, math.sqrt(2) / published.law.scale) <= delta  # fmt: skip
         pure = perturbation(

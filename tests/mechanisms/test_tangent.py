@@ -497,7 +497,7 @@ def test_a_coefficient_on_the_clamp_proves_nothing(noise):
         assert np.all(losses.high == limit)
 
 
-# What a loss promises.
+# What a loss guarantees.
 
 
 @pytest.mark.parametrize("loss", LOSSES[:2], ids=lambda loss: loss.name)

@@ -331,7 +331,7 @@ def test_full_grid_against_the_definition(evidence):
 def one_dimension(t):
     """ℓ = t with probability ½, −t with ½e^(−t), between them of density ¼e^((ℓ−t)/2).
 
-    ∫ e^(ℓ/2) sigmoid(ℓ) dℓ = 2(y − arctan y), y = e^(ℓ/2), gives the belief.
+    ∫ e^(ℓ/2) sigmoid(ℓ) dℓ = 2(y − arctan y), y = e^(ℓ/2), gives the posterior.
     """
     t = mp.mpf(t)
     atoms = (1 + mp.exp(-2 * t)) / (1 + mp.exp(-t)) / 2

@@ -125,7 +125,7 @@ def spread_out(epsilon: float, delta: float, level: float) -> float:
 @pytest.mark.parametrize("epsilon", [0.0, 1e-12, 1e-6, 0.01, 1.0])
 @pytest.mark.parametrize("releases", [2, 10])
 def test_what_tells_all_may_be_spread_over_finite_losses(epsilon, releases):
-    """The largest finite loss of the dominating pair bounds it alone: a belief of 'any' was less
+    """The largest finite loss of the dominating pair bounds it alone: a posterior of 'any' was less
     than that of Gaussian noise, which is one of them."""
     delta = 1e-5
     whole = Composition(parts=(EpsilonDelta(epsilon=epsilon, delta=delta),) * releases)

@@ -95,7 +95,7 @@ class TestExact:
 
 class TestByHand:
     def test_k_guarantees_by_counting(self):
-        """The tight composition of k (ε, δ) promises (Kairouz, Oh and Viswanath 2015)."""
+        """The tight composition of k (ε, δ) guarantees (Kairouz, Oh and Viswanath 2015)."""
         count, epsilon, slip = 12, 0.4, 1e-4
         truth = 1 / (1 + math.exp(-epsilon))
         losses = epsilon * (2 * np.arange(count + 1) - count)
@@ -128,7 +128,7 @@ class TestByHand:
         assert off > exact * 1.003
 
     def test_the_evidence_of_independent_releases(self):
-        """10⁵ draws of each loss: the promised loss is passed no more often than said."""
+        """10⁵ draws of each loss: the guaranteed loss is passed no more often than said."""
         rng = np.random.default_rng(3)
         games = 100_000
         noise = rng.normal(NOISE.mu**2 / 2, NOISE.mu, games)

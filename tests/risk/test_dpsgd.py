@@ -48,7 +48,7 @@ class TestWithoutSampling:
         """Many small steps whose gradient vanishes once ℓ > b: P(ℓ > b) is that of the maximum.
 
         For Brownian motion with drift ½ over the time μ² that is P(ℓ > b) + e^b Q(ℓ > b): past
-        the quantile of the Gaussian loss with more than δ, past what is promised with less.
+        the quantile of the Gaussian loss with more than δ, past what is guaranteed with less.
         """
 
         def passed(b):
@@ -115,7 +115,7 @@ def compare(run, evidence):
                 spread,
             )
         )
-    # The threshold that leaves 5 % of the others, where the rates are told apart by slope.
+    # The threshold that leaves 5 % of the others, where the rates are distinguished by slope.
     threshold = float(np.quantile(absent, 0.95))
     rate_reached = float(np.mean(present > threshold))
     spread = math.sqrt(
@@ -137,7 +137,7 @@ def test_games_against_the_adversary():
         assert low - 3 * error <= estimate <= high + 3 * error, name
     quieter = DPSGD(**{**GAME, "noise_multiplier": 1.35})
     for name, _, high, estimate, error in compare(quieter, evidence):
-        assert estimate > high + 3 * error, f"{name}: an eighth more noise is told apart"
+        assert estimate > high + 3 * error, f"{name}: an eighth more noise is distinguished"
     for delta in (0.05, 0.01):
         loss = run.loss(delta)
         allowed = delta + 3 * math.sqrt(delta / evidence.shape[1])
@@ -307,7 +307,7 @@ def test_full_counts():
     for name, _, high, estimate, error in compare(
         DPSGD(**{**game, "noise_multiplier": 1.25}), evidence
     ):
-        assert estimate > high + 3 * error, f"{name}: a twentieth more noise is told apart"
+        assert estimate > high + 3 * error, f"{name}: a twentieth more noise is distinguished"
     tails = []
     for delta in (0.05, 0.01, 0.001):
         loss = run.loss(delta)

@@ -28,7 +28,7 @@ def play(games, rng, sigma=SIGMA):
 
 
 def scores(guarantee, games, seed, sigma=SIGMA):
-    """Standard errors between what was played and what is promised, by figure."""
+    """Standard errors between what was played and what is guaranteed, by figure."""
     there, absent = play(games, np.random.default_rng(seed), sigma)
 
     def score(mean, spread, guessed):

@@ -235,7 +235,7 @@ def test_gaussian_epsilon_and_loss_at_the_same_delta_are_not_the_same():
     assert float(mp.ncdf(0.25 - epsilon / 0.5)) > 4e-5
 
 
-# --------------------------------------------------------------------------- beliefs
+# --------------------------------------------------------------------------- posteriors
 
 
 @pytest.mark.parametrize("prior", [1e-300, 1e-12, 1e-3, 0.5, 0.9, 1 - 1e-12])

@@ -1,4 +1,4 @@
-"""Laws of hypothesis testing that every promise keeps, and games against the Bayes adversary.
+"""Laws of hypothesis testing that every guarantee keeps, and games against the Bayes adversary.
 
 A test of two laws is a point (fpr, tpr); the best ones form a concave curve, which δ(ε) describes
 from outside (its supporting lines) and the loss from inside (its slopes). Each figure here is
@@ -130,7 +130,7 @@ def test_losses_and_posteriors_fall_with_delta(guarantee):
 
 @pytest.mark.parametrize("epsilon", [1e-8, 0.1, 1.0, 4.0, 30.0])
 def test_pure_epsilon_bounds_everything_with_that_epsilon(epsilon):
-    """advantage ≤ tanh(ε/2), belief ≤ sigmoid(ε), norm-Laplace noise at t = ε below both."""
+    """advantage ≤ tanh(ε/2), posterior ≤ sigmoid(ε), norm-Laplace noise at t = ε below both."""
     pure = EpsilonDelta(epsilon=epsilon)
     assert pure.advantage == pytest.approx(math.tanh(epsilon / 2), rel=1e-14)
     assert pure.posterior() == pytest.approx(1 / (1 + math.exp(-epsilon)), rel=1e-14)
@@ -158,9 +158,9 @@ def test_gaussian_noise_stays_below_its_epsilon_delta(epsilon, delta):
     for p in (1e-9, 1e-3, 0.01, 0.3, 0.9):
         assert noise.true_positive_rate(p) <= guarantee.true_positive_rate(p)
     for factor in (1.01, 2.0, 5.0):
-        # Erratum 10: the belief of any (ε, δ) mechanism at a probability above δ.
+        # Erratum 10: the posterior of any (ε, δ) mechanism at a probability above δ.
         assert noise.loss(factor * delta) <= guarantee.loss(factor * delta)
-    # Power: a mechanism with 10 % more μ breaks its promise somewhere.
+    # Power: a mechanism with 10 % more μ breaks its guarantee somewhere.
     wrong = GaussianNoise(mu=1.1 * noise.mu)
     grid = np.concatenate([np.logspace(-14, -1, 300), np.linspace(0.1, 0.99, 90)])
     assert any(wrong.true_positive_rate(p) > guarantee.true_positive_rate(p) for p in grid)

@@ -117,7 +117,7 @@ def test_schedules_of_noise_and_clipping(scheduler):
         schedule.step()
     assert len({noted.scale for noted in run.noted}) == 3
     np.testing.assert_allclose(run.tracker.profile().loss, run.losses(), rtol=0, atol=1e-9)
-    # What is promised is what the least noise promises.
+    # What is guaranteed is what the least noise guarantees.
     least = 0.81 * SIGMA if scheduler is ExponentialNoise else SIGMA
     guarantee = DPSGD(noise_multiplier=least, sampling_rate=1 / 3, steps=9)
     assert run.tracker.guarantee().epsilon(1e-5) == pytest.approx(guarantee.epsilon(1e-5), rel=1e-6)
