@@ -62,7 +62,7 @@ def test_one_step_in_closed_form(mu, rate):
         with mp.workdps(700):
             above = max(of_one_step(mu, rate, high, back) for back in (False, True))
             below = max(of_one_step(mu, rate, 0.999 * low, back) for back in (False, True))
-            assert above <= delta, "what is promised holds"
+            assert above <= delta, "what is guaranteed holds"
             assert low == 0 or below > delta, "nothing smaller does"
         assert high - low <= 3e-3 * high
 
@@ -105,13 +105,13 @@ def test_few_steps_against_a_naive_convolution(count, replace):
     low, high = math.floor(loss[0] / spacing), math.ceil(loss[-1] / spacing)
     bounds = []
     for up in (False, True):
-        one, infinite = rounded(cdf, spacing, low, high, up)
-        size = count * (len(one) - 1) + 1
-        masses = np.fft.irfft(np.fft.rfft(one, 2 * size) ** count, 2 * size)[:size]
+        first, infinite = rounded(cdf, spacing, low, high, up)
+        size = count * (len(first) - 1) + 1
+        masses = np.fft.irfft(np.fft.rfft(first, 2 * size) ** count, 2 * size)[:size]
         losses = spacing * (count * low + np.arange(size))
-        told = 1 - (1 - infinite) ** count
+        certain = 1 - (1 - infinite) ** count
         bounds.append(
-            [told + masses @ np.maximum(-np.expm1(e - losses), 0) for e in (0.0, 0.5, 1.5)]
+            [certain + masses @ np.maximum(-np.expm1(e - losses), 0) for e in (0.0, 0.5, 1.5)]
         )
     figures = composed((law, count))
     for epsilon, down, up in zip((0.0, 0.5, 1.5), *bounds, strict=True):
@@ -124,8 +124,8 @@ def test_few_steps_against_a_naive_convolution(count, replace):
     assert other.delta_interval(0.5)[0] > up_at(bounds, 1), "two hundredths are seen"
 
 
-def up_at(bounds, place):
-    return bounds[1][place]
+def up_at(bounds, index):
+    return bounds[1][index]
 
 
 @pytest.mark.parametrize(("epsilon", "count"), [(0.1, 50), (1.0, 7), (1e-5, 300)])
@@ -148,7 +148,7 @@ def test_randomised_response_by_counting(epsilon, count):
 
 @pytest.mark.parametrize(("separation", "dimension"), [(1.0, 1), (1.0, 2), (5.0, 6), (20.0, 40)])
 def test_norm_laplace_noise_is_what_its_tails_say(separation, dimension):
-    """The same promise by another route, :class:`NormLaplaceNoise`."""
+    """The same guarantee by another route, :class:`NormLaplaceNoise`."""
     figures = composed((NormLaplaceStep(separation=separation, dimension=dimension), 1))
     noise = NormLaplaceNoise(separation=separation, dimension=dimension)
     for share in (0.0, 0.3, 0.8):
@@ -203,15 +203,15 @@ class TestLoss:
         for mu, delta in ((1.0, 1e-5), (0.1, 1e-3), (3.0, 0.4)):
             loss = composed((SampledGaussian(mu=mu), 1)).loss(delta)
             rate = math.exp(-loss) * delta
-            found = GaussianNoise(mu=mu).true_positive_rate(rate)
-            assert found <= delta * (1 + 1e-6)
-            assert found == pytest.approx(delta, rel=2e-3)
+            computed = GaussianNoise(mu=mu).true_positive_rate(rate)
+            assert computed <= delta * (1 + 1e-6)
+            assert computed == pytest.approx(delta, rel=2e-3)
             assert loss > GaussianNoise(mu=mu).loss(delta)
 
     @pytest.mark.parametrize("delta", [1e-4, 1e-2, 0.3, 0.9])
-    @pytest.mark.parametrize("promise", [(1.0, 0.0), (0.3, 1e-5), (3.0, 1e-3)])
-    def test_it_is_that_of_any_mechanism(self, promise, delta):
-        epsilon, slip = promise
+    @pytest.mark.parametrize("guarantee", [(1.0, 0.0), (0.3, 1e-5), (3.0, 1e-3)])
+    def test_it_is_that_of_any_mechanism(self, guarantee, delta):
+        epsilon, slip = guarantee
         figures = composed((RandomizedResponse(epsilon=epsilon, delta=slip), 1))
         exact = EpsilonDelta(epsilon=epsilon, delta=slip).loss(delta)
         if exact == math.inf:
@@ -241,12 +241,12 @@ def test_order_and_consistency(law):
         assert figures.delta(high) <= tight_delta(figures.steps, high)
     advantage = figures.delta(0.0)
     rates = [1e-9, 1e-4, 0.02, 0.3, 0.8]
-    found = [figures.true_positive_rate(rate) for rate in rates]
+    computed = [figures.true_positive_rate(rate) for rate in rates]
     assert all(
-        rate <= tpr <= rate + advantage + 1e-12 for rate, tpr in zip(rates, found, strict=True)
+        rate <= tpr <= rate + advantage + 1e-12 for rate, tpr in zip(rates, computed, strict=True)
     )
-    assert np.all(np.diff(found) > 0)
-    for rate, tpr in zip(rates, found, strict=True):
+    assert np.all(np.diff(computed) > 0)
+    for rate, tpr in zip(rates, computed, strict=True):
         for epsilon in (0.1, 1.0, 2.0):
             assert tpr <= figures.delta(epsilon) + math.exp(epsilon) * rate + 1e-12
 

@@ -33,14 +33,14 @@ def test_sampled_gaussian_is_that_of_dp_accounting(sigma, rate):
     accountant = RdpAccountant(orders)
     accountant.compose(PoissonSampledDpEvent(rate, GaussianDpEvent(sigma)))
     law = SampledGaussian(mu=1 / sigma, rate=rate)
-    found = np.array([renyi_divergence(steps(law), order) for order in orders])
+    computed = np.array([renyi_divergence(steps(law), order) for order in orders])
     whole = orders == np.round(orders)
     # It adds up 1 + 1e-9: seven digits are left of that.
-    np.testing.assert_allclose(found[whole], accountant.rdp[whole], rtol=1e-6)
-    assert np.all(found <= accountant.rdp * (1 + 1e-6))
-    assert np.all(np.diff(found) > 0)
+    np.testing.assert_allclose(computed[whole], accountant.rdp[whole], rtol=1e-6)
+    assert np.all(computed <= accountant.rdp * (1 + 1e-6))
+    assert np.all(np.diff(computed) > 0)
     off = [renyi_divergence(steps(SampledGaussian(mu=1.01 / sigma, rate=rate)), a) for a in orders]
-    assert np.all(off / found - 1 > 1e-3), "a hundredth is seen"
+    assert np.all(off / computed - 1 > 1e-3), "a hundredth is seen"
 
 
 @pytest.mark.parametrize("replace", [False, True])
@@ -76,15 +76,15 @@ def test_the_other_laws(order):
     """Randomised response by its two outcomes; norm-Laplace on a line by its closed form."""
     truth, lie = math.exp(1) / (1 + math.exp(1)), 1 / (1 + math.exp(1))
     direct = math.log(truth**order * lie ** (1 - order) + lie**order * truth ** (1 - order))
-    found = renyi_divergence(steps(RandomizedResponse(epsilon=1.0)), order)
-    assert found == pytest.approx(direct / (order - 1), rel=1e-11)
+    computed = renyi_divergence(steps(RandomizedResponse(epsilon=1.0)), order)
+    assert computed == pytest.approx(direct / (order - 1), rel=1e-11)
     # Mironov 2017, Table II: Laplace noise of scale 1.
     laplace = math.log(
         order / (2 * order - 1) * math.exp(order - 1)
         + (order - 1) / (2 * order - 1) * math.exp(-order)
     )
-    found = renyi_divergence(steps(NormLaplaceStep(separation=1.0, dimension=1)), order)
-    assert found == pytest.approx(laplace / (order - 1), rel=1e-9)
+    computed = renyi_divergence(steps(NormLaplaceStep(separation=1.0, dimension=1)), order)
+    assert computed == pytest.approx(laplace / (order - 1), rel=1e-9)
     assert renyi_divergence(steps(RandomizedResponse(epsilon=1.0, delta=0.1)), order) == math.inf
 
 
@@ -94,13 +94,13 @@ def test_gaussian_conversions(mu, delta):
     """Mironov's in closed form; both bound what they say they bound."""
     law = SampledGaussian(mu=mu)
     level = math.sqrt(2 * math.log(1 / delta))
-    found = mironov_epsilon(steps(law), delta)
-    assert found.value == pytest.approx(0.5 * mu**2 + mu * level, rel=1e-9)
-    assert found.order == pytest.approx(1 + level / mu, rel=1e-3)
+    computed = mironov_epsilon(steps(law), delta)
+    assert computed.value == pytest.approx(0.5 * mu**2 + mu * level, rel=1e-9)
+    assert computed.order == pytest.approx(1 + level / mu, rel=1e-3)
     # P(ℓ > ε) = Φ(μ/2 − ε/μ).
-    assert ndtr(0.5 * mu - found.value / mu) <= delta
+    assert ndtr(0.5 * mu - computed.value / mu) <= delta
     tight = tight_epsilon(steps(law), delta)
-    assert tight.value <= found.value
+    assert tight.value <= computed.value
     with mp.workdps(400):
         m, e = mp.mpf(mu), mp.mpf(tight.value)
         assert mp.ncdf(m / 2 - e / m) - mp.exp(e) * mp.ncdf(-m / 2 - e / m) <= delta
@@ -142,16 +142,16 @@ def test_orders_past_what_the_nodes_resolve(separation, dimension):
         assert last < moment <= theta * separation * (1 + 1e-12)
         last = moment
     # Few rows are found where few others are: e^t times as many in the limit, and just below it.
-    found = renyi_true_positive_rate(steps(law), 1e-12)
+    computed = renyi_true_positive_rate(steps(law), 1e-12)
     exact = NormLaplaceNoise(separation=separation, dimension=dimension).true_positive_rate(1e-12)
-    assert exact * (1 - 1e-9) <= found <= math.exp(separation) * 1e-12 * (1 + 1e-8)
+    assert exact * (1 - 1e-9) <= computed <= math.exp(separation) * 1e-12 * (1 + 1e-8)
 
 
 def test_what_is_told_comes_on_top():
-    told = ((RandomizedResponse(epsilon=1.0, delta=0.01), 2), (RandomizedResponse(epsilon=2.0), 1))
-    assert revealed(told) == pytest.approx(1 - 0.99**2)
-    assert mironov_epsilon(told, 0.0199).value == math.inf
-    assert mironov_epsilon(told, 0.02).value < math.inf
+    extra = ((RandomizedResponse(epsilon=1.0, delta=0.01), 2), (RandomizedResponse(epsilon=2.0), 1))
+    assert revealed(extra) == pytest.approx(1 - 0.99**2)
+    assert mironov_epsilon(extra, 0.0199).value == math.inf
+    assert mironov_epsilon(extra, 0.02).value < math.inf
     nothing_left = ((RandomizedResponse(epsilon=math.inf), 1), (SampledGaussian(mu=1.0), 1))
     assert revealed(nothing_left) == 1
     assert tight_delta(nothing_left, 3.0) == renyi_true_positive_rate(nothing_left, 0.1) == 1

@@ -51,13 +51,15 @@ def test_the_masses_of_both_worlds_add_up(law):
 def test_nodes_that_keep_to_the_grid_have_the_same_masses(law):
     """Between any two lines of the grid there is as much as between them without alignment."""
     losses, log_masses = gathered(law, False)
-    typical = float(np.exp(log_masses) @ np.abs(losses))
-    spacing = typical / 200
-    at, log_mass = aligned(law, spacing, -5 * typical, 5 * typical)
+    expected_exposure = float(np.exp(log_masses) @ np.abs(losses))
+    spacing = expected_exposure / 200
+    at, log_mass = aligned(law, spacing, -5 * expected_exposure, 5 * expected_exposure)
     assert np.exp(log_mass).sum() == pytest.approx(1 - law.revealed, abs=1e-13)
     for shift in (-0.5, 0.5):
-        whole = np.exp(log_masses) @ np.tanh(losses / typical + shift)
-        assert np.exp(log_mass) @ np.tanh(at / typical + shift) == pytest.approx(whole, abs=1e-12)
+        whole = np.exp(log_masses) @ np.tanh(losses / expected_exposure + shift)
+        assert np.exp(log_mass) @ np.tanh(at / expected_exposure + shift) == pytest.approx(
+            whole, abs=1e-12
+        )
 
 
 @pytest.mark.parametrize("replace", [False, True])
@@ -83,13 +85,13 @@ def test_sampled_gaussian_between_two_losses(mu, rate, replace):
     spacing = 0.25
     at, log_mass = aligned(law, spacing, -20.0, 20.0)
     for a, b in ((-0.25, 0.25), (0.25, 0.5), (1.0, 2.0), (-1.0, -0.25)):
-        found = np.exp(log_mass[(at > a) & (at <= b)]).sum()
-        assert found == pytest.approx(below(b) - below(a), abs=1e-11)
+        computed = np.exp(log_mass[(at > a) & (at <= b)]).sum()
+        assert computed == pytest.approx(below(b) - below(a), abs=1e-11)
     # The power of the test: a rate of a twentieth less is seen.
     wrong = SampledGaussian(mu=mu, rate=0.95 * rate, replace=replace)
     other, log_other = aligned(wrong, spacing, -20.0, 20.0)
-    found = np.exp(log_mass[at > 0.5]).sum()
-    assert abs(np.exp(log_other[other > 0.5]).sum() / found - 1) > 0.01
+    computed = np.exp(log_mass[at > 0.5]).sum()
+    assert abs(np.exp(log_other[other > 0.5]).sum() / computed - 1) > 0.01
 
 
 @pytest.mark.parametrize(("separation", "dimension"), [(1.0, 2), (4.0, 6), (0.01, 3), (60.0, 20)])
@@ -99,8 +101,8 @@ def test_norm_laplace_is_the_exact_law(separation, dimension):
     spacing = separation / 8
     at, log_mass = aligned(law, spacing, -separation, separation)
     for k in (-6, -1, 0, 2, 5, 7):
-        found = np.exp(log_mass[at > k * spacing]).sum()
-        assert found == pytest.approx(float(exact.survival(k * spacing)[0]), abs=2e-11)
+        computed = np.exp(log_mass[at > k * spacing]).sum()
+        assert computed == pytest.approx(float(exact.survival(k * spacing)[0]), abs=2e-11)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +117,8 @@ def test_no_other_pair_is_worse(mu, rate, epsilon):
         both = [np.exp(-((x - mu * a) ** 2 + (y - mu * b) ** 2) / 2) for a, b in ((0, 0), moved)]
         return (1 - rate) * both[0] + rate * both[1]
 
-    def delta(one, other):
-        return float(np.maximum(world(one) - math.exp(epsilon) * world(other), 0).sum())
+    def delta(first, other):
+        return float(np.maximum(world(first) - math.exp(epsilon) * world(other), 0).sum())
 
     replaced, removed = delta((1, 0), (-1, 0)), delta((1, 0), (0, 0))
     for length in (1.0, 0.6, 0.0):
@@ -133,8 +135,8 @@ def test_norm_laplace_on_a_line():
     at, log_mass = aligned(NormLaplaceStep(separation=2.0, dimension=1), 0.5, -2.0, 2.0)
     assert np.exp(log_mass[at == 2.0]).sum() == pytest.approx(0.5)
     assert np.exp(log_mass[at == -2.0]).sum() == pytest.approx(0.5 * math.exp(-2))
-    found = np.exp(log_mass[(at > 0.5) & (at < 1.5)]).sum()
-    assert found == pytest.approx(0.5 * (math.exp(-0.25) - math.exp(-0.75)), rel=1e-12)
+    computed = np.exp(log_mass[(at > 0.5) & (at < 1.5)]).sum()
+    assert computed == pytest.approx(0.5 * (math.exp(-0.25) - math.exp(-0.75)), rel=1e-12)
 
 
 @pytest.mark.parametrize("replace", [False, True])

@@ -106,10 +106,10 @@ def mean_game(
         squares = (Z**2).sum(axis=1) - 2 * theta @ Z.T + (theta**2).sum(axis=1)[:, None]
         return confidence_of_losses(0.5 * np.maximum(squares, 0))
 
-    seen, strange = answers(X), answers(others)
+    own_answers, strange = answers(X), answers(others)
     made = evidence(
-        seen[0],
-        seen[1:],
+        own_answers[0],
+        own_answers[1:],
         inside,
         population=strange[0],
         population_references=strange[1:],
@@ -141,17 +141,17 @@ def trained_game(make, X, y, *, models, strangers, seed, null=False):
         chosen = fresh if null and number == 0 else kept[member]
         model = make(seed + number).fit(X[chosen], y[chosen])
         answers.append([_answer(model, X[part], y[part]) for part in (kept, others)])
-    seen, strange = ([answer[part] for answer in answers] for part in (0, 1))
+    own_answers, strange = ([answer[part] for answer in answers] for part in (0, 1))
     made = evidence(
-        seen[0][0],
-        np.array([phi for phi, _ in seen[1:]]),
+        own_answers[0][0],
+        np.array([phi for phi, _ in own_answers[1:]]),
         inside,
         labels=y[kept],
         population=strange[0][0],
         population_labels=y[others],
         population_references=np.array([phi for phi, _ in strange[1:]]),
-        views=seen[0][1],
-        reference_views=np.array([view for _, view in seen[1:]]),
+        views=own_answers[0][1],
+        reference_views=np.array([view for _, view in own_answers[1:]]),
     )
     return made, truth
 

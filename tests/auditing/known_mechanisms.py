@@ -8,8 +8,8 @@ from scipy.stats import binom
 def responses(rng, count, epsilon):
     """Randomised response for each canary: ε exactly, and every canary for itself."""
     truth = rng.random(count) < 0.5
-    told = np.where(rng.random(count) < expit(epsilon), truth, ~truth)
-    return told + 0.1 * rng.random(count), truth
+    revealed = np.where(rng.random(count) < expit(epsilon), truth, ~truth)
+    return revealed + 0.1 * rng.random(count), truth
 
 
 def laplace(rng, count, epsilon):
@@ -31,8 +31,8 @@ def gaussian_sums(rng, count, mu, *, dimensions=None):
 def all_or_nothing(rng, count, delta):
     """All coins with probability δ, else noise: (0, δ)-private."""
     truth = rng.random(count) < 0.5
-    told = rng.random() < delta
-    return (truth + 0.0 if told else np.zeros(count)) + 1e-3 * rng.random(count), truth
+    revealed = rng.random() < delta
+    return (truth + 0.0 if revealed else np.zeros(count)) + 1e-3 * rng.random(count), truth
 
 
 def sharp(rng, count, v, epsilon, delta):
@@ -60,8 +60,8 @@ def noisy_bits(rng, models, rows, noise):
 def responded_bits(rng, models, rows, epsilon):
     """Trainings that answer about each row by randomised response."""
     inside = subsets(rng, models, rows)
-    told = np.where(rng.random((models, rows)) < expit(epsilon), inside, ~inside)
-    return told.astype(np.float32), inside
+    revealed = np.where(rng.random((models, rows)) < expit(epsilon), inside, ~inside)
+    return revealed.astype(np.float32), inside
 
 
 def counted_sums(rng, models, rows, epsilon):

@@ -23,37 +23,37 @@ def answers(seed=0):
     }
 
 
-def own(found):
-    return np.take_along_axis(found["p"], found["labels"][None, :, None], axis=2)[:, :, 0]
+def own(signals):
+    return np.take_along_axis(signals["p"], signals["labels"][None, :, None], axis=2)[:, :, 0]
 
 
-def given(quantity, found):
+def given(quantity, signals):
     """What arrays_of takes of it."""
-    p = own(found)
-    told = {
+    p = own(signals)
+    quantities = {
         "losses": -np.log(p),
         "confidence": np.log(p) - np.log1p(-p),
-        "probabilities": found["p"],
+        "probabilities": signals["p"],
         "own": p,
     }[quantity]
     return {
-        ("probabilities" if quantity == "own" else quantity): told[0, :N],
-        "references": told[1:, :N],
-        "inside": found["inside"],
-        "population": told[0, N:],
-        "population_references": told[1:, N:],
-        "labels": found["labels"][:N],
-        "population_labels": found["labels"][N:],
-        "member": found["member"],
+        ("probabilities" if quantity == "own" else quantity): quantities[0, :N],
+        "references": quantities[1:, :N],
+        "inside": signals["inside"],
+        "population": quantities[0, N:],
+        "population_references": quantities[1:, N:],
+        "labels": signals["labels"][:N],
+        "population_labels": signals["labels"][N:],
+        "member": signals["member"],
     }
 
 
 @pytest.mark.parametrize("quantity", ["losses", "confidence", "probabilities", "own"])
 def test_every_quantity_gives_the_log_odds(quantity):
-    found = answers()
-    p = own(found)
+    signals = answers()
+    p = own(signals)
     expected = np.log(p) - np.log1p(-p)
-    arrays = arrays_of(**given(quantity, found))
+    arrays = arrays_of(**given(quantity, signals))
     evidence = arrays.evidence
     np.testing.assert_allclose(evidence.confidence, expected[0, :N], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(evidence.references, expected[1:, :N], rtol=1e-4, atol=1e-5)
@@ -61,15 +61,15 @@ def test_every_quantity_gives_the_log_odds(quantity):
     np.testing.assert_allclose(
         evidence.population_references, expected[1:, N:], rtol=1e-4, atol=1e-5
     )
-    assert np.array_equal(evidence.inside, found["inside"])
-    assert np.array_equal(evidence.labels, found["labels"][:N])
-    assert np.array_equal(evidence.population_labels, found["labels"][N:])
-    assert np.array_equal(arrays.member, found["member"])
+    assert np.array_equal(evidence.inside, signals["inside"])
+    assert np.array_equal(evidence.labels, signals["labels"][:N])
+    assert np.array_equal(evidence.population_labels, signals["labels"][N:])
+    assert np.array_equal(arrays.member, signals["member"])
     wide = quantity == "probabilities"
     assert evidence.views.shape == (N, 3 if wide else 0)
     assert evidence.reference_views.shape == ((M, N, 3) if wide else (0, N, 0))
     if wide:
-        expected = np.sort(found["p"][1:, :N])[..., ::-1][..., :3]
+        expected = np.sort(signals["p"][1:, :N])[..., ::-1][..., :3]
         np.testing.assert_allclose(evidence.reference_views, expected, rtol=1e-5)
 
 
@@ -98,33 +98,35 @@ def test_npz(quantity, tmp_path):
     content = given(quantity, answers())
     path = tmp_path / "answers.npz"
     np.savez(path, **content)
-    one, other = read_arrays(path).evidence, arrays_of(**content).evidence
+    loaded, other = read_arrays(path).evidence, arrays_of(**content).evidence
     for name in ("confidence", "references", "inside", "population", "views", "reference_views"):
-        assert np.array_equal(getattr(one, name), getattr(other, name))
+        assert np.array_equal(getattr(loaded, name), getattr(other, name))
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize("column", ["loss", "confidence", "probability"])
 def test_tables(kind, column, tmp_path):
-    found = answers()
+    signals = answers()
     quantity = {"loss": "losses", "confidence": "confidence", "probability": "own"}[column]
-    told = given(quantity, found)
+    quantities = given(quantity, signals)
     name = "probabilities" if quantity == "own" else quantity
-    both = np.concatenate([told[name], told["population"]])
+    both = np.concatenate([quantities[name], quantities["population"]])
     frame = pd.DataFrame(
         {
             "id": [f"row {row}" for row in range(N + OUTSIDE)],
             column: both,
-            "member": np.concatenate([found["member"], np.zeros(OUTSIDE, dtype=bool)]).astype(int),
+            "member": np.concatenate([signals["member"], np.zeros(OUTSIDE, dtype=bool)]).astype(
+                int
+            ),
             "population": [0] * N + [1] * OUTSIDE,
-            "label": np.array(["a", "b", "c", "d"])[found["labels"]],
+            "label": np.array(["a", "b", "c", "d"])[signals["labels"]],
         }
     )
     for j in range(M):
         frame[f"reference_{j}"] = np.concatenate(
-            [told["references"][j], told["population_references"][j]]
+            [quantities["references"][j], quantities["population_references"][j]]
         )
-        frame[f"inside_{j}"] = np.concatenate([found["inside"][j], np.zeros(OUTSIDE, dtype=bool)])
+        frame[f"inside_{j}"] = np.concatenate([signals["inside"][j], np.zeros(OUTSIDE, dtype=bool)])
         frame[f"inside_{j}"] = frame[f"inside_{j}"].astype(int)
     # Not in order: the population may stand anywhere.
     order = np.random.default_rng(1).permutation(N + OUTSIDE)
@@ -133,13 +135,13 @@ def test_tables(kind, column, tmp_path):
     path = tmp_path / f"answers.{kind}"
     frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
     arrays = read_arrays(path)
-    expected = arrays_of(**told).evidence
+    expected = arrays_of(**quantities).evidence
     np.testing.assert_allclose(arrays.evidence.confidence, expected.confidence, rtol=1e-6)
     np.testing.assert_allclose(arrays.evidence.references, expected.references, rtol=1e-6)
     assert sorted(arrays.evidence.population) == pytest.approx(sorted(expected.population))
     assert np.array_equal(arrays.evidence.inside, expected.inside)
     assert np.array_equal(arrays.evidence.labels, expected.labels)
-    assert np.array_equal(arrays.member, found["member"])
+    assert np.array_equal(arrays.member, signals["member"])
     assert arrays.ids.tolist() == [f"row {row}" for row in range(N)]
     assert arrays.classes.tolist() == ["a", "b", "c", "d"]
 
@@ -166,6 +168,9 @@ def test_a_table_of_truth_values(tmp_path):
         ({"losses": [1.0], "references": [[np.nan]], "inside": [[1]]}, "reference 0"),
         ({"losses": [1.0], "references": [[1.0]], "inside": [[0.5]]}, "inside"),
         ({"losses": [1.0], "references": [[1.0]], "inside": [[1, 0]]}, "inside"),
+        ({"losses": [1.0, 2], "references": 5, "inside": 5}, "references: must have a line"),
+        ({"losses": [[1], [2, 3]]}, "losses: has lines of different lengths"),
+        ({"losses": [1.0, 2], "member": ["yes", "no"]}, "member: must be true or false"),
         ({"losses": [1.0], "member": [2]}, "member"),
         ({"losses": [1.0], "member": [1, 0]}, "member"),
         ({"losses": [1.0], "labels": [1, 0]}, "labels"),
@@ -196,8 +201,8 @@ def test_files_that_are_none(tmp_path):
     whole = path.read_bytes()
     start = whole.index(b"losses.npy") + len(b"losses.npy") + 40
     broken = 0
-    for place in range(start, start + 60):
-        path.write_bytes(whole[:place] + bytes([255 - whole[place]]) + whole[place + 1 :])
+    for offset in range(start, start + 60):
+        path.write_bytes(whole[:offset] + bytes([255 - whole[offset]]) + whole[offset + 1 :])
         with pytest.raises(InvalidInput, match="not an npz"):
             read_arrays(path)
         broken += 1

@@ -49,79 +49,79 @@ def released():
 
 
 @pytest.fixture(scope="module")
-def found(released):
+def audited(released):
     return audit(released, X[:120], y[:120], X[120:], y[120:], groups={"size": X[:, 0]}, **FEW)
 
 
-def test_members_come_first_and_every_figure_is_there(found):
-    assert len(found) == 240
-    assert np.array_equal(found.truth, np.arange(240) < 120)
-    assert {"loss", "lira-online", "rmia-online", "gradient-norm"} <= set(found.scores)
-    assert set(found.scores) == set(found.figures)
-    assert set(found.skipped) == set(ATTACKS) - set(found.scores) == {"population"}
-    for name, score in found.scores.items():
-        area = roc_auc_score(found.truth, score)
-        assert found.figures[name].auc.value == pytest.approx(area)
-    assert found.best == max(found.figures, key=lambda name: found.figures[name].auc.value)
-    assert found.roc().area == pytest.approx(found.figures[found.best].auc.value)
-    assert found.models == 8
+def test_members_come_first_and_every_figure_is_there(audited):
+    assert len(audited) == 240
+    assert np.array_equal(audited.truth, np.arange(240) < 120)
+    assert {"loss", "lira-online", "rmia-online", "gradient-norm"} <= set(audited.scores)
+    assert set(audited.scores) == set(audited.figures)
+    assert set(audited.skipped) == set(ATTACKS) - set(audited.scores) == {"population"}
+    for name, score in audited.scores.items():
+        area = roc_auc_score(audited.truth, score)
+        assert audited.figures[name].auc.value == pytest.approx(area)
+    assert audited.best == max(audited.figures, key=lambda name: audited.figures[name].auc.value)
+    assert audited.roc().area == pytest.approx(audited.figures[audited.best].auc.value)
+    assert audited.models == 8
 
 
-def test_the_same_seed_gives_the_same_audit(released, found):
+def test_the_same_seed_gives_the_same_audit(released, audited):
     again = audit(released, X[:120], y[:120], X[120:], y[120:], groups={"size": X[:, 0]}, **FEW)
-    assert again.to_json() == found.to_json()
+    assert again.to_json() == audited.to_json()
     other = audit(released, X[:120], y[:120], X[120:], y[120:], references=8, random_state=1)
-    assert not np.array_equal(other.scores["lira-online"], found.scores["lira-online"])
+    assert not np.array_equal(other.scores["lira-online"], audited.scores["lira-online"])
 
 
-def test_exposures_stand_beside_the_attacks(released, found):
+def test_exposures_stand_beside_the_attacks(released, audited):
     profile = expost.profile(released, X[:120], y[:120])
-    assert np.array_equal(found.exposures.loss, profile.loss)
-    assert np.array_equal(found.exposures.expected, profile.expected)
-    assert found.advantage_bound == released.release_.mechanism.guarantee().advantage
-    of_loss, of_typical, of_apart = found.correlations
-    best = found.scores[found.best][:120]
+    assert np.array_equal(audited.exposures.loss, profile.loss)
+    assert np.array_equal(audited.exposures.expected, profile.expected)
+    assert audited.advantage_bound == released.release_.mechanism.guarantee().advantage
+    of_loss, of_expected, of_apart = audited.correlations
+    best = audited.scores[audited.best][:120]
     assert of_loss.value == pytest.approx(spearmanr(profile.loss, best).statistic)
-    assert of_typical.value == pytest.approx(spearmanr(profile.expected, best).statistic)
-    apart = found.row_auc.value[:120]
+    assert of_expected.value == pytest.approx(spearmanr(profile.expected, best).statistic)
+    apart = audited.row_auc.value[:120]
     assert of_apart.value == pytest.approx(spearmanr(profile.expected, apart).statistic)
-    for one in found.correlations:
-        assert one.low < one.value < one.high
-        assert one.rows == 120
-    columns = found.columns()
+    for correlation in audited.correlations:
+        assert correlation.low < correlation.value < correlation.high
+        assert correlation.rows == 120
+    columns = audited.columns()
     assert np.array_equal(columns["exposure"][:120], profile.exposure)
     assert np.isnan(columns["exposure"][120:]).all()
 
 
-def test_who_is_vulnerable_and_where_theory_and_attack_disagree(found):
-    apart = found.row_auc.value
-    most = found.vulnerable(7)
-    assert np.all(found.truth[most])
-    assert np.all(np.diff(apart[found.ranking]) <= 0)
-    assert len(found.ranking) == 120
-    far = found.disagreements(5)
-    typical = pd.Series(found.exposures.expected).rank()
-    gap = np.abs(typical - pd.Series(apart[:120]).rank()).to_numpy()
+def test_who_is_vulnerable_and_where_theory_and_attack_disagree(audited):
+    apart = audited.row_auc.value
+    most = audited.vulnerable(7)
+    assert np.all(audited.truth[most])
+    assert np.all(np.diff(apart[audited.ranking]) <= 0)
+    assert len(audited.ranking) == 120
+    far = audited.disagreements(5)
+    ranks = pd.Series(audited.exposures.expected).rank()
+    gap = np.abs(ranks - pd.Series(apart[:120]).rank()).to_numpy()
     assert gap[far] == pytest.approx(np.sort(gap)[::-1][:5])
 
 
-def test_what_is_not_known_of_a_row_does_not_read_as_private(found):
-    value = found.row_auc.value.copy()
+def test_what_is_not_known_of_a_row_does_not_read_as_private(audited):
+    value = audited.row_auc.value.copy()
     value[3] = np.nan
-    unknown = replace(found, row_auc=replace(found.row_auc, value=value))
+    unknown = replace(audited, row_auc=replace(audited.row_auc, value=value))
     assert unknown.vulnerable(1)[0] == 3
 
 
-def test_what_is_proved_about_epsilon(found):
+def test_what_is_proved_about_epsilon(audited):
     # Members were given: no coins, so that only the trainings speak.
-    assert [one.confidence for one in found.bounds] == [0.95]
-    assert not found.guarantee_refuted
-    assert document_of(found).facts["proved"] == found.bounds[0].epsilon
+    assert [bound.confidence for bound in audited.bounds] == [0.95]
+    assert not audited.guarantee_refuted
+    assert document_of(audited).facts["proved"] == audited.bounds[0].epsilon
     labels = RNG.choice(["a", "b"], size=240)
     tossed = audit(ExtraTreesClassifier(30), X, labels, references=32, random_state=0)
     both = tossed.bounds
-    assert [one.confidence for one in both] == [0.975, 0.975]
-    assert min(one.epsilon for one in both) > 0.5
+    assert [bound.confidence for bound in both] == [0.975, 0.975]
+    assert min(bound.epsilon for bound in both) > 0.5
     refuted = replace(tossed, guarantee=EpsilonDelta(epsilon=0.3))
     assert refuted.guarantee_refuted
     assert document_of(refuted).verdict.priority == 100
@@ -140,41 +140,43 @@ def test_what_is_proved_about_epsilon(found):
 
 def test_gaussian_noise_is_refuted_by_its_curve():
     model = PrivateLogisticRegression(epsilon=5.0, **GAUSSIAN)
-    found = audit(model, X, y, **FEW)
-    assert len(found.bounds) == 2
-    assert all("GDP" in one.assumption or "Gaussian" in one.assumption for one in found.bounds)
+    audited = audit(model, X, y, **FEW)
+    assert len(audited.bounds) == 2
+    assert all(
+        "GDP" in bound.assumption or "Gaussian" in bound.assumption for bound in audited.bounds
+    )
 
 
-def test_a_promise_that_does_not_cover_every_step_is_not_shown():
+def test_a_guarantee_that_does_not_cover_every_step_is_not_shown():
     private = PrivateLogisticRegression(epsilon=5.0, **GAUSSIAN)
     learned = audit(make_pipeline(StandardScaler(), private), X, y, **FEW)
     assert learned.guarantee is None
     assert learned.exposures is not None
     assert "steps before it learned from the rows" in learned.notices[0]
-    assert not any(one.assumption for one in learned.bounds)
+    assert not any(bound.assumption for bound in learned.bounds)
     fixed = audit(make_pipeline(Normalizer(), "passthrough", private), X, y, **FEW)
     assert fixed.guarantee is not None
     assert fixed.notices == ()
-    assert all(one.assumption for one in fixed.bounds)
+    assert all(bound.assumption for bound in fixed.bounds)
 
 
 def test_what_was_read_from_the_data_is_said_of_a_simulation_too():
     model = PrivateLogisticRegression(epsilon=5.0, data_norm=PUBLIC["data_norm"])
-    found = audit(model, X, y, **FEW)
-    assert any("Read from the data" in notice for notice in found.notices)
-    assert not any("seed" in notice for notice in found.notices)
+    audited = audit(model, X, y, **FEW)
+    assert any("Read from the data" in notice for notice in audited.notices)
+    assert not any("seed" in notice for notice in audited.notices)
 
 
 def test_no_attack_is_told_how_many_heads_there_were(monkeypatch):
     """As where the coins are tossed here: not by the references' size, nor as a number."""
-    told = []
+    calls = []
 
     def scores(*args, members, **options):
-        told.append(members)
+        calls.append(members)
         return {}
 
     def trained(*args, share, **options):
-        told.append(share)
+        calls.append(share)
         return train_references(*args, share=share, **options)
 
     monkeypatch.setattr("expost.auditing.audit.gradient_scores", scores)
@@ -183,61 +185,61 @@ def test_no_attack_is_told_how_many_heads_there_were(monkeypatch):
     model = LogisticRegression().fit(X[:110], y[:110])
     audit(model, *rows, coins=True, references=2, random_state=0)
     audit(model, *rows, references=2, random_state=0)
-    assert told == [120, 0.5, 110, 110 / 240]
+    assert calls == [120, 0.5, 110, 110 / 240]
 
 
-def test_by_class_and_by_group(found):
-    by_class, by_size = found.disparity
+def test_by_class_and_by_group(audited):
+    by_class, by_size = audited.disparity
     assert by_class.column == "class"
-    assert {one.label for one in by_class} == {"benign", "malignant"}
+    assert {group.label for group in by_class} == {"benign", "malignant"}
     assert by_size.column == "size"
     assert len(by_size) == 4
-    assert by_class.attack == found.best
+    assert by_class.attack == audited.best
 
 
-def test_text_and_data(found):
-    document = document_of(found)
-    assert str(found) == render_text(document)
+def test_text_and_data(audited):
+    document = document_of(audited)
+    assert str(audited) == render_text(document)
     counts = tuple(document.facts[name] for name in ("members", "non_members", "references"))
     assert counts == (120, 120, 8)
-    assert "not a guarantee" in str(found)
-    assert Audience.CURATOR_ONLY.meaning in str(found)
-    assert found.audience is Audience.CURATOR_ONLY
-    assert repr(found).startswith("Audit(240 rows")
-    data = json.loads(found.to_json())
+    assert "not a guarantee" in str(audited)
+    assert Audience.CURATOR_ONLY.meaning in str(audited)
+    assert audited.audience is Audience.CURATOR_ONLY
+    assert repr(audited).startswith("Audit(240 rows")
+    data = json.loads(audited.to_json())
     assert data["audience"] == "curator-only"
     assert data["rows"]["exposure"][120] is None
-    assert found.aggregate()["audience"] == "needs-review"
-    assert "rows" not in found.aggregate()
-    assert found.to_frame().shape[0] == 240
-    assert document.title in found._repr_html_()
+    assert audited.aggregate()["audience"] == "needs-review"
+    assert "rows" not in audited.aggregate()
+    assert audited.to_frame().shape[0] == 240
+    assert document.title in audited._repr_html_()
 
 
-def test_the_table_is_written_for_the_curator(found, tmp_path):
-    assert found.to_json(tmp_path / "audit.json").name == "audit.CURATOR-ONLY.json"
-    assert found.to_parquet(tmp_path / "audit.parquet").name == "audit.CURATOR-ONLY.parquet"
+def test_the_table_is_written_for_the_curator(audited, tmp_path):
+    assert audited.to_json(tmp_path / "audit.json").name == "audit.CURATOR-ONLY.json"
+    assert audited.to_parquet(tmp_path / "audit.parquet").name == "audit.CURATOR-ONLY.parquet"
 
 
-def test_model_json_is_asked_as_it_is(released, found, tmp_path):
+def test_model_json_is_asked_as_it_is(released, audited, tmp_path):
     path = released.release_.save(tmp_path / "model.json")
     before = path.read_bytes()
     again = audit(path, X[:120], y[:120], X[120:], y[120:], groups={"size": X[:, 0]}, **FEW)
     assert path.read_bytes() == before
-    assert np.array_equal(again.scores["loss"], found.scores["loss"])
+    assert np.array_equal(again.scores["loss"], audited.scores["loss"])
 
 
 def test_a_coin_for_each_row_of_a_model_that_is_not_fitted():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = audit(PrivateLogisticRegression(epsilon=5.0, **PUBLIC), X, y, **FEW)
-    assert len(found) == 240
-    assert 90 < np.count_nonzero(found.truth) < 150
-    assert not np.array_equal(found.truth, np.sort(found.truth)[::-1])
-    assert len(found.exposures.loss) == np.count_nonzero(found.truth)
-    assert found.notices == ()
+        audited = audit(PrivateLogisticRegression(epsilon=5.0, **PUBLIC), X, y, **FEW)
+    assert len(audited) == 240
+    assert 90 < np.count_nonzero(audited.truth) < 150
+    assert not np.array_equal(audited.truth, np.sort(audited.truth)[::-1])
+    assert len(audited.exposures.loss) == np.count_nonzero(audited.truth)
+    assert audited.notices == ()
     # The coins are the seed's alone.
     other = audit(LogisticRegression(), X, y, **FEW)
-    assert np.array_equal(other.truth, found.truth)
+    assert np.array_equal(other.truth, audited.truth)
     assert other.exposures is None
     assert other.guarantee is None
 
@@ -247,9 +249,9 @@ def test_a_second_call_goes_on_from_the_checkpoint(seed, released, tmp_path):
     rows = (X[:120], y[:120], X[120:], y[120:])
     kept = {"references": 8, "random_state": seed, "checkpoint": tmp_path / "kept"}
     first = audit(released, *rows, **kept)
-    told = []
-    second = audit(released, *rows, progress=lambda done, all_: told.append(done), **kept)
-    assert told == [8]
+    calls = []
+    second = audit(released, *rows, progress=lambda done, all_: calls.append(done), **kept)
+    assert calls == [8]
     assert np.array_equal(first.scores["lira-online"], second.scores["lira-online"])
 
 
@@ -262,54 +264,57 @@ def test_a_second_call_goes_on_from_the_checkpoint(seed, released, tmp_path):
     ],
 )
 def test_any_estimator(model):
-    found = audit(model, pd.DataFrame(X, columns=list("abcdef")), pd.Series(y), **FEW)
-    assert np.isfinite(found.figures[found.best].auc.value)
+    audited = audit(model, pd.DataFrame(X, columns=list("abcdef")), pd.Series(y), **FEW)
+    assert np.isfinite(audited.figures[audited.best].auc.value)
 
 
 def test_a_regression():
-    found = audit(Ridge(), X, X[:, 0] + RNG.normal(size=240), **FEW)
-    assert found.disparity == ()
-    assert "lira-online" in found.scores
+    audited = audit(Ridge(), X, X[:, 0] + RNG.normal(size=240), **FEW)
+    assert audited.disparity == ()
+    assert "lira-online" in audited.scores
 
 
 def test_a_training_function():
     def train(rows, labels, seed):
         return LogisticRegression(random_state=seed).fit(rows, labels).predict_proba
 
-    found = audit(train, X, y, **FEW)
+    audited = audit(train, X, y, **FEW)
     same = audit(LogisticRegression(), X, y, **FEW)
-    assert np.array_equal(found.scores["lira-online"], same.scores["lira-online"])
+    assert np.array_equal(audited.scores["lira-online"], same.scores["lira-online"])
 
 
 def test_a_model_without_noise_is_compared_by_distances():
     model = LogisticRegression().fit(X[:120], y[:120])
     given = expost.profile(model, X[:120], y[:120])
-    found = audit(model, X[:120], y[:120], X[120:], y[120:], exposure=given, **FEW)
-    assert found.exposures.is_noiseless
-    assert [one.what.split(" and ")[0] for one in found.correlations] == ["distance", "distance"]
+    audited = audit(model, X[:120], y[:120], X[120:], y[120:], exposure=given, **FEW)
+    assert audited.exposures.is_noiseless
+    assert [correlation.what.split(" and ")[0] for correlation in audited.correlations] == [
+        "distance",
+        "distance",
+    ]
 
 
 def test_rows_that_the_model_was_not_trained_on_have_no_exposures(released):
-    found = audit(released, X[:100], y[:100], X[120:], y[120:], **FEW)
-    assert found.exposures is None
-    assert any("Exposures are not shown" in notice for notice in found.notices)
-    assert found.guarantee is not None
+    audited = audit(released, X[:100], y[:100], X[120:], y[120:], **FEW)
+    assert audited.exposures is None
+    assert any("Exposures are not shown" in notice for notice in audited.notices)
+    assert audited.guarantee is not None
 
 
 def test_without_references(released):
-    found = audit(released, X[:120], y[:120], X[120:], y[120:], references=0)
-    assert found.row_auc is None
-    assert "loss" in found.scores
-    assert found.skipped["lira-online"] == "needs both, references"
-    assert len(found.vulnerable(3)) == 3
+    audited = audit(released, X[:120], y[:120], X[120:], y[120:], references=0)
+    assert audited.row_auc is None
+    assert "loss" in audited.scores
+    assert audited.skipped["lira-online"] == "needs both, references"
+    assert len(audited.vulnerable(3)) == 3
 
 
 def test_a_population_serves_the_attacks_that_need_one(released):
-    found = audit(
+    audited = audit(
         released, X[:120], y[:120], X[120:200], y[120:200], population=(X[200:], y[200:]), **FEW
     )
-    assert "population" in found.scores
-    assert found.skipped == {}
+    assert "population" in audited.scores
+    assert audited.skipped == {}
 
 
 def test_chosen_attacks(released):
@@ -323,8 +328,8 @@ def test_chosen_attacks(released):
             return lengths(evidence)
 
     rows = (X[:120], y[:120], X[120:], y[120:])
-    found = audit(released, *rows, attacks=["loss", Mine()], references=0)
-    assert list(found.scores) == ["loss", "mine"]
+    audited = audit(released, *rows, attacks=["loss", Mine()], references=0)
+    assert list(audited.scores) == ["loss", "mine"]
     with pytest.raises(InvalidInput, match="lira-online needs both, references"):
         audit(released, *rows, attacks=["lira-online"], references=0)
     with pytest.raises(InvalidInput, match="attacks='liar'"):
@@ -363,36 +368,36 @@ def test_what_is_refused(released):
 
 def test_keys_of_rows(released):
     keys = [f"p{number}" for number in range(240)]
-    found = audit(released, X[:120], y[:120], X[120:], y[120:], ids=keys, references=0)
-    assert found.key(5) == "p5"
-    assert found.columns()["id"][5] == "p5"
+    audited = audit(released, X[:120], y[:120], X[120:], y[120:], ids=keys, references=0)
+    assert audited.key(5) == "p5"
+    assert audited.columns()["id"][5] == "p5"
 
 
-def test_answers_from_elsewhere(found):
-    evidence = arrays_of(confidence=found.scores["loss"]).evidence
-    alone = audit_evidence(evidence, found.truth, options=Options(confidence=0.9))
-    assert alone.figures["loss"].auc.value == found.figures["loss"].auc.value
+def test_answers_from_elsewhere(audited):
+    evidence = arrays_of(confidence=audited.scores["loss"]).evidence
+    alone = audit_evidence(evidence, audited.truth, options=Options(confidence=0.9))
+    assert alone.figures["loss"].auc.value == audited.figures["loss"].auc.value
     with pytest.raises(InvalidInput, match="truth"):
-        audit_evidence(evidence, found.truth[:-1])
+        audit_evidence(evidence, audited.truth[:-1])
     with pytest.raises(InvalidInput, match="truth"):
-        audit_evidence(evidence, found.truth.astype(float))
+        audit_evidence(evidence, audited.truth.astype(float))
 
 
-def test_a_file_of_answers(found, tmp_path):
+def test_a_file_of_answers(audited, tmp_path):
     table = pd.DataFrame(
-        {"confidence": found.scores["loss"], "member": found.truth.astype(int), "label": y}
+        {"confidence": audited.scores["loss"], "member": audited.truth.astype(int), "label": y}
     )
     table.to_csv(tmp_path / "answers.csv", index=False)
     alone = audit_arrays(tmp_path / "answers.csv", description="mine")
     assert alone.description == "mine"
-    assert alone.figures["loss"].auc.value == found.figures["loss"].auc.value
+    assert alone.figures["loss"].auc.value == audited.figures["loss"].auc.value
     assert alone.disparity[0].column == "class"
-    assert {one.label for one in alone.disparity[0]} == {"benign", "malignant"}
+    assert {group.label for group in alone.disparity[0]} == {"benign", "malignant"}
     # Who says nothing of coins gets no bound.
     inside = RNG.random((8, 240)) < 0.5
     phi = RNG.normal(size=(8, 240))
     answers = arrays_of(
-        confidence=found.scores["loss"], member=found.truth, references=phi, inside=inside
+        confidence=audited.scores["loss"], member=audited.truth, references=phi, inside=inside
     )
     assert audit_arrays(answers).bounds == ()
     assert len(audit_arrays(answers, coins=True).bounds) == 2
@@ -411,10 +416,10 @@ def test_over_epsilon():
     for share, beaten in ((0.08, ()), (1.0, ((0.1, "loss"),))):
         score = np.where(RNG.random(240) < share, low.truth, RNG.random(240) < 0.5) + 0.0
         made = figures(score, low.truth)
-        one = replace(
+        scaled = replace(
             allowed, scores=low.scores | {"loss": score}, figures=low.figures | {"loss": made}
         )
-        assert replace(sweep, audits=(one, high)).beaten == beaten
+        assert replace(sweep, audits=(scaled, high)).beaten == beaten
     assert len(sweep.correlations) == 2
     assert str(sweep) == render_text(document_of(sweep))
     assert sweep.to_json()["audits"][1]["epsilon"] == 100.0

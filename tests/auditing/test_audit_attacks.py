@@ -23,15 +23,15 @@ TREE = DecisionTreeClassifier()
 class Odd(ClassifierMixin, BaseEstimator):
     """Fits anything, and answers oddly."""
 
-    def __init__(self, how="raises"):
-        self.how = how
+    def __init__(self, mode="raises"):
+        self.mode = mode
 
     def fit(self, X, y):
         self.classes_ = np.unique(y)
         return self
 
     def predict_proba(self, X):
-        if self.how == "raises":
+        if self.mode == "raises":
             raise RuntimeError(f"kanarie {X[0]}")
         return [[0.5], [0.5, 0.5]]
 
@@ -39,8 +39,8 @@ class Odd(ClassifierMixin, BaseEstimator):
 @pytest.mark.parametrize(
     ("model", "options", "words"),
     [
-        (Odd("raises"), {}, "the target: could not be evaluated (it raised RuntimeError in"),
-        (Odd("ragged"), {}, "the target: answers rows with lists of different lengths"),
+        (Odd("raises"), {}, "it raised RuntimeError in"),
+        (Odd("ragged"), {}, "lists of different lengths"),
         (DecisionTreeClassifier(max_depth=-3), {}, "The 'max_depth' parameter"),
         (TREE, {"population": X_OUT}, "population: must be a pair"),
         (TREE, {"population": (X_OUT[:, :1], Y)}, "the target: could not be evaluated"),
@@ -52,17 +52,17 @@ class Odd(ClassifierMixin, BaseEstimator):
     ],
 )
 def test_mistakes_are_one_sentence_before_a_reference_is_trained(model, options, words):
-    seen = []
-    options = {"references": 2, "progress": lambda done, _: seen.append(done)} | options
+    calls = []
+    options = {"references": 2, "progress": lambda done, _: calls.append(done)} | options
     with pytest.raises(InvalidInput) as caught:
         expost.audit(model, X, Y, random_state=0, **options)
     assert words in str(caught.value)
     assert "kanarie" not in str(caught.value)
-    assert not any(seen)
+    assert not any(calls)
 
 
 def test_too_few_rows_are_refused_by_the_name_that_the_user_knows():
-    with pytest.raises(InvalidInput, match="X: 60 members and 1 non-members: an audit needs at"):
+    with pytest.raises(InvalidInput, match=r"^X: 60 members and 1 non-members"):
         expost.audit(DecisionTreeClassifier().fit(X, Y), X, Y, X_OUT[:1], Y[:1], references=2)
     with pytest.raises(InvalidInput, match="member: 1 members and 3 non-members"):
         expost.auditing.audit_arrays(arrays_of(losses=np.arange(4.0), member=[1, 0, 0, 0]))
@@ -92,19 +92,9 @@ def _apart(seed):
     return not truth[:2].all()
 
 
-@pytest.mark.parametrize(
-    ("arrays", "words"),
-    [
-        ({"losses": [1.0, 2], "references": 5, "inside": 5}, "references: must have a line"),
-        ({"losses": [[1], [2, 3]]}, "losses: has lines of different lengths"),
-        ({"losses": [1.0, 2], "member": ["yes", "no"]}, "member: must be true or false"),
-    ],
-)
-def test_arrays_that_are_none_are_refused(arrays, words):
-    with pytest.raises(InvalidInput, match=words):
-        arrays_of(**arrays)
-    with pytest.raises(InvalidInput, match="answers: is a dict; must be the path"):
-        expost.auditing.audit_arrays(arrays)
+def test_answers_are_arrays_or_the_path_of_a_file():
+    with pytest.raises(InvalidInput, match="answers: is a dict"):
+        expost.auditing.audit_arrays({"losses": [1.0, 2]})
 
 
 def test_a_population_needs_no_references(tmp_path):
@@ -117,7 +107,7 @@ def test_a_population_needs_no_references(tmp_path):
 
 def test_truth_values_of_a_table_may_be_words(tmp_path):
     path = tmp_path / "a.csv"
-    lines = [f"{loss},{'true' if place < 3 else 'false'}" for place, loss in enumerate(range(6))]
+    lines = [f"{loss},{'true' if index < 3 else 'false'}" for index, loss in enumerate(range(6))]
     path.write_text("\n".join(["loss,member", *lines]) + "\n")
     assert read_arrays(path).member.tolist() == [True] * 3 + [False] * 3
 

@@ -1,4 +1,4 @@
-"""What an audit must show on real rows: memory found, nothing found in nothing, promises kept.
+"""What an audit must show on real rows: memory found, nothing found in nothing, guarantees kept.
 
 docs/theory/audit-evidence.md tells what the long ones measured. Location30 may not be passed on: give the
 path of an .npz of it in the environment variable EXPOST_LOCATION30, or its tests are skipped.
@@ -54,8 +54,8 @@ def some(rows, seed=SEED):
     return X[chosen], y[chosen]
 
 
-def areas(found):
-    return {name: figures.auc.value for name, figures in found.figures.items()}
+def areas(computed):
+    return {name: figures.auc.value for name, figures in computed.figures.items()}
 
 
 # -- memory ----------------------------------------------------------------------------------------
@@ -72,9 +72,9 @@ def remembered():
 
 
 def test_a_model_that_memorises_is_found_out():
-    found = remembered()
-    assert set(found.figures) == set(ATTACKS) - {"population"}
-    assert min(areas(found).values()) > 0.9
+    result = remembered()
+    assert set(result.figures) == set(ATTACKS) - {"population"}
+    assert min(areas(result).values()) > 0.9
     # It is the memory that is found: of trees of eight leaves each little is.
     pruned = audit(
         ExtraTreesClassifier(20, max_features=1, max_leaf_nodes=8),
@@ -99,25 +99,27 @@ def test_memory_at_full_counts():
     X, y = some(2000)
     figures = {}
     for name, model in models.items():
-        found = audit(model, X, y, references=32, random_state=SEED)
+        result = audit(model, X, y, references=32, random_state=SEED)
         figures[name] = {
-            "members": int(found.truth.sum()),
+            "members": int(result.truth.sum()),
             "attacks": {
                 attack: {
-                    "AUC": [round(end, 4) for end in (one.auc.value, one.auc.low, one.auc.high)],
-                    "balanced accuracy": round(one.accuracy.value, 4),
-                    "TPR at 1 % FPR": round(one.tpr_at_1_percent.value, 4),
+                    "AUC": [
+                        round(end, 4) for end in (figure.auc.value, figure.auc.low, figure.auc.high)
+                    ],
+                    "balanced accuracy": round(figure.accuracy.value, 4),
+                    "TPR at 1 % FPR": round(figure.tpr_at_1_percent.value, 4),
                 }
-                for attack, one in found.figures.items()
+                for attack, figure in result.figures.items()
             },
         }
-        print(name, {attack: round(area, 3) for attack, area in areas(found).items()})
-        least = min(areas(found).values())
+        print(name, {attack: round(area, 3) for attack, area in areas(result).items()})
+        least = min(areas(result).values())
         if name in ("forest, 100 trees, all rows each", "extra trees, 100") or "tried" in name:
             assert least > 0.9, name
-            assert found.figures["lira-online"].auc.low > 0.95, name
+            assert result.figures["lira-online"].auc.low > 0.95, name
         elif "leaves" in name:
-            assert max(areas(found).values()) < 0.6
+            assert max(areas(result).values()) < 0.6
     record("audit-memory", command=COMMAND, seed=SEED, figures=figures)
 
 
@@ -147,17 +149,21 @@ def game(model, seed, *, own):
     )
 
 
-def missed(found):
+def missed(computed):
     """The attacks whose interval does not hold ½."""
-    return [name for name, one in found.figures.items() if not one.auc.low <= 0.5 <= one.auc.high]
+    return [
+        name
+        for name, figure in computed.figures.items()
+        if not figure.auc.low <= 0.5 <= figure.auc.high
+    ]
 
 
 def test_nothing_is_found_in_a_model_of_none_of_the_rows():
     # Eighteen intervals at 99 %: a false alarm in less than 18 % of all seeds.
     for seed, name in ((1, "logistic"), (3, "trees")):
-        found = game(learners(seed)[name], seed, own=False)
-        assert set(ATTACKS) <= set(found.figures)
-        assert missed(found) == []
+        result = game(learners(seed)[name], seed, own=False)
+        assert set(ATTACKS) <= set(result.figures)
+        assert missed(result) == []
     # The intervals have power: the same trees' own rows are found by every attack.
     assert set(missed(game(learners(3)["trees"], 3, own=True))) == set(ATTACKS)
 
@@ -168,12 +174,15 @@ def test_nothing_at_full_counts():
     for name in learners(0):
         areas_of, outside, above = {}, {}, 0
         for seed in range(100, 100 + games):
-            found = game(learners(seed)[name], seed, own=False)
-            for attack, one in found.figures.items():
-                areas_of.setdefault(attack, []).append(one.auc.value)
-                outside[attack] = outside.get(attack, 0) + (attack in missed(found))
-            again = (score_figures(one, found.truth) for one in found.scores.values())
-            above += any(one.advantage.low > 0 for one in again)
+            result = game(learners(seed)[name], seed, own=False)
+            for attack, figure in result.figures.items():
+                areas_of.setdefault(attack, []).append(figure.auc.value)
+                outside[attack] = outside.get(attack, 0) + (attack in missed(result))
+            again = (
+                score_figures(scores_of_attack, result.truth)
+                for scores_of_attack in result.scores.values()
+            )
+            above += any(first.advantage.low > 0 for first in again)
         # Mann and Whitney's standard error without a difference, of 250 against 250.
         error = math.sqrt(501 / (12 * 250 * 250))
         figures[name] = {
@@ -196,7 +205,7 @@ def test_nothing_at_full_counts():
     record("audit-nothing", command=COMMAND, seed=100, figures=figures)
 
 
-# -- promises --------------------------------------------------------------------------------------
+# -- guarantees ------------------------------------------------------------------------------------
 
 
 def private(**options):
@@ -219,7 +228,7 @@ def within_the_ball(rows):
 
 
 @pytest.mark.parametrize("name", ["output, Laplace", "objective, Laplace"])
-def test_no_attack_beats_the_promise(name):
+def test_no_attack_beats_the_guarantee(name):
     # Some twenty intervals at 99.9 %: a false alarm in about 1 % of all seeds.
     sweep = audit_sweep(
         MECHANISMS[name],
@@ -230,14 +239,14 @@ def test_no_attack_beats_the_promise(name):
         random_state=SEED,
     )
     assert sweep.beaten == ()
-    low, high = (one.advantage_bound for one in sweep.audits)
+    low, high = (audit.advantage_bound for audit in sweep.audits)
     assert 0 < low < 0.06
     assert 0.99 < high <= 1
-    related = [one.value for one in sweep.correlations]
+    related = [correlation.value for correlation in sweep.correlations]
     assert abs(related[0]) < 0.3 < related[1]
 
 
-def test_a_promise_that_is_not_kept_is_seen():
+def test_a_guarantee_that_does_not_hold_is_refuted():
     """The forest that memorises, said to be private."""
     kept = audit_sweep(
         MECHANISMS["output, Laplace"],
@@ -246,32 +255,32 @@ def test_a_promise_that_is_not_kept_is_seen():
         references=0,
         random_state=SEED,
     )
-    said = replace(remembered(), guarantee=kept.audits[0].guarantee)
-    sweep = AuditSweep(epsilons=(1.0,), audits=(said,))
-    assert {attack for _, attack in sweep.beaten} == set(said.figures)
+    claimed = replace(remembered(), guarantee=kept.audits[0].guarantee)
+    sweep = AuditSweep(epsilons=(1.0,), audits=(claimed,))
+    assert {attack for _, attack in sweep.beaten} == set(claimed.figures)
 
 
 @pytest.mark.long
-def test_promises_at_full_counts():
+def test_guarantees_at_full_counts():
     # 4 sweeps of 5 audits of about 10 attacks: at 99.95 % a false alarm in about 5 % of all seeds.
     X, y = within_the_ball(300)
     figures = {}
     for name, model in MECHANISMS.items():
         sweep = audit_sweep(model, X, y, references=128, confidence=0.9995, random_state=SEED)
         print(name, sweep, sep="\n")
-        related = [one.value for one in sweep.correlations]
+        related = [correlation.value for correlation in sweep.correlations]
         figures[name] = {
             f"{epsilon:g}": {
-                "advantage allowed": round(one.advantage_bound, 4),
-                "best attack": one.best,
-                "best AUC": round(one.figures[one.best].auc.value, 4),
+                "advantage allowed": round(first.advantage_bound, 4),
+                "best attack": first.best,
+                "best AUC": round(first.figures[first.best].auc.value, 4),
                 "advantages": {
                     attack: [round(end, 4) for end in (of.advantage.value, of.advantage.low)]
-                    for attack, of in one.figures.items()
+                    for attack, of in first.figures.items()
                 },
                 "rank correlation": round(value, 4),
             }
-            for (epsilon, one), value in zip(sweep, related, strict=True)
+            for (epsilon, first), value in zip(sweep, related, strict=True)
         }
         assert sweep.beaten == ()
         # Of 150 members, a standard error of about 0.08 each: it rises, but for that.
@@ -282,25 +291,25 @@ def test_promises_at_full_counts():
 
 
 @pytest.mark.long
-def test_promises_over_many_trainings():
+def test_guarantees_over_many_trainings():
     """Intervals of one model are over its rows; here advantages are averaged over 24 models."""
     X, y = within_the_ball(300)
     models, figures = 24, {}
     for name in ("output, Laplace", "objective, Laplace"):
         figures[name] = {}
         for epsilon in (0.1, 1.0):
-            found, bound = {}, 0.0
+            areas_of, bound = {}, 0.0
             for seed in range(models):
-                (one,) = audit_sweep(
+                (entry,) = audit_sweep(
                     MECHANISMS[name], X, y, epsilons=(epsilon,), references=8, random_state=seed
                 ).audits
                 # n, and with it the bound, is by coins.
-                bound = max(bound, one.advantage_bound)
-                for attack, of in one.figures.items():
-                    found.setdefault(attack, []).append(of.advantage.value)
+                bound = max(bound, entry.advantage_bound)
+                for attack, of in entry.figures.items():
+                    areas_of.setdefault(attack, []).append(of.advantage.value)
             means = {
                 attack: [float(np.mean(all_)), float(np.std(all_, ddof=1) / math.sqrt(models))]
-                for attack, all_ in found.items()
+                for attack, all_ in areas_of.items()
             }
             figures[name][f"{epsilon:g}"] = {
                 "advantage allowed": round(bound, 4),
@@ -344,13 +353,13 @@ stopped = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarn
 def test_location30_end_to_end():
     X, y = locations()
     model = network((32,), 30, random_state=SEED).fit(X[:600], y[:600])
-    found = audit(
+    result = audit(
         model, X[:600], y[:600], X[600:1200], y[600:1200], references=4, random_state=SEED
     )
-    assert min(areas(found).values()) > 0.75
-    assert areas(found)["lira-online"] > 0.9
-    (by_class,) = found.disparity
-    assert {one.label for one in by_class} == {str(label) for label in range(30)}
+    assert min(areas(result).values()) > 0.75
+    assert areas(result)["lira-online"] > 0.9
+    (by_class,) = result.disparity
+    assert {group.label for group in by_class} == {str(label) for label in range(30)}
 
 
 def test_classes_with_numbers_for_names_are_no_numbers():
@@ -358,13 +367,13 @@ def test_classes_with_numbers_for_names_are_no_numbers():
     y = np.arange(240) % 12
     X = rng.normal(size=(240, 12)) + 2 * np.eye(12)[y]
     (by_class,) = audit(LogisticRegression(), X, y, references=0, random_state=SEED).disparity
-    assert {one.label for one in by_class} == {str(label) for label in range(12)}
+    assert {group.label for group in by_class} == {str(label) for label in range(12)}
 
 
-def told(one):
+def recorded(figures):
     return {
         name: [round(end, 4) for end in (value.value, value.low, value.high)]
-        for name, value in vars(one).items()
+        for name, value in vars(figures).items()
         if hasattr(value, "low")
     }
 
@@ -376,7 +385,7 @@ def test_location30_at_full_counts(tmp_path):
     rows = {"members": slice(0, 1000), "others": slice(1000, 2000), "population": slice(2000, 4000)}
     members, others, population = ((X[part], y[part]) for part in rows.values())
     model = network(activation="tanh", random_state=SEED).fit(*members)
-    found = audit(
+    result = audit(
         model,
         *members,
         *others,
@@ -387,17 +396,17 @@ def test_location30_at_full_counts(tmp_path):
         checkpoint=Path(os.environ.get("EXPOST_CHECKPOINTS", tmp_path)) / "location30",
         workers=1,
     )
-    print(found)
+    print(result)
     figures = {
-        "model": found.description,
+        "model": result.description,
         "train accuracy": model.score(*members),
         "test accuracy": model.score(*others),
-        "references": found.models,
-        "attacks": {name: told(one) for name, one in found.figures.items()},
-        "by class": [one.to_json() for one in found.disparity],
+        "references": result.models,
+        "attacks": {name: recorded(figure) for name, figure in result.figures.items()},
+        "by class": [group.to_json() for group in result.disparity],
         "epochs": {},
     }
-    assert found.figures["lira-online"].auc.low > 0.95
+    assert result.figures["lira-online"].auc.low > 0.95
     # The same network, stopped earlier: how far an attack gets is how far training went.
     half = (X[:1350], y[:1350]), (X[1350:2700], y[1350:2700])
     for epochs in (5, 10, 20, 50, 100):
@@ -406,10 +415,10 @@ def test_location30_at_full_counts(tmp_path):
         figures["epochs"][epochs] = {
             "train accuracy": round(model.score(*half[0]), 4),
             "test accuracy": round(model.score(*half[1]), 4),
-            "loss": told(loss),
+            "loss": recorded(loss),
         }
         print(epochs, figures["epochs"][epochs])
-    reached = [one["loss"]["accuracy"][0] for one in figures["epochs"].values()]
+    reached = [figure["loss"]["accuracy"][0] for figure in figures["epochs"].values()]
     assert reached == sorted(reached)
     record("audit-location30", command=COMMAND, seed=SEED, figures=figures)
 
@@ -438,7 +447,7 @@ def test_location30_in_a_published_setting():
     target = decayed(X[:1000], y[:1000], SEED)
     shadow = decayed(X[3000:3500], y[3000:3500], SEED)
 
-    def seen(model, first, second):
+    def views_of(model, first, second):
         return np.sort(
             np.vstack([model.predict_proba(X[part]) for part in (first, second)]), axis=1
         )
@@ -452,9 +461,9 @@ def test_location30_in_a_published_setting():
         learning_rate_init=0.01,
         random_state=SEED,
     )
-    known = seen(shadow, slice(3000, 3500), slice(4000, 4500))
+    known = views_of(shadow, slice(3000, 3500), slice(4000, 4500))
     attacker.fit(known, np.repeat([1, 0], 500))
-    said = attacker.predict(seen(target, slice(0, 1000), slice(2000, 3000))) == 1
+    guessed = attacker.predict(views_of(target, slice(0, 1000), slice(2000, 3000))) == 1
     truth = np.repeat([True, False], 1000)
     loss = audit(
         target, X[:1000], y[:1000], X[2000:3000], y[2000:3000], references=0, random_state=SEED
@@ -464,11 +473,11 @@ def test_location30_in_a_published_setting():
         "test accuracy": target.score(X[2000:3000], y[2000:3000]),
         "shadow's test accuracy": shadow.score(X[4000:4500], y[4000:4500]),
         "sorted probabilities, one shadow": {
-            "accuracy": float(np.mean(said == truth)),
-            "precision": float(np.mean(truth[said])),
-            "recall": float(np.mean(said[truth])),
+            "accuracy": float(np.mean(guessed == truth)),
+            "precision": float(np.mean(truth[guessed])),
+            "recall": float(np.mean(guessed[truth])),
         },
-        "expost, loss": told(loss),
+        "expost, loss": recorded(loss),
     }
     print(figures)
     assert 0.65 < figures["sorted probabilities, one shadow"]["accuracy"] < loss.accuracy.value

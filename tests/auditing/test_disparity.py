@@ -21,51 +21,51 @@ def by_group(column=GROUP, **options):
 
 
 def test_each_group_has_its_own_curve_and_the_threshold_of_all():
-    found = by_group(false_positive_rate=0.05)
-    assert found.groups[0].label == "c"
-    assert found.audience is Audience.NEEDS_REVIEW
+    computed = by_group(false_positive_rate=0.05)
+    assert computed.groups[0].label == "c"
+    assert computed.audience is Audience.NEEDS_REVIEW
     others = np.sort(SCORES[~TRUTH])[::-1]
     threshold = others[int(0.05 * len(others))]
-    for one in found:
-        rows = one.label == GROUP
-        assert one.members == np.sum(rows & TRUTH)
-        assert one.non_members == np.sum(rows & ~TRUTH)
-        assert one.auc.value == pytest.approx(roc_auc_score(TRUTH[rows], SCORES[rows]))
-        assert one.auc.low < one.auc.value < one.auc.high
+    for group in computed:
+        rows = group.label == GROUP
+        assert group.members == np.sum(rows & TRUTH)
+        assert group.non_members == np.sum(rows & ~TRUTH)
+        assert group.auc.value == pytest.approx(roc_auc_score(TRUTH[rows], SCORES[rows]))
+        assert group.auc.low < group.auc.value < group.auc.high
         hits = np.mean(SCORES[rows & TRUTH] > threshold)
-        assert one.true_positive_rate.value == pytest.approx(hits)
-        assert one.false_positive_rate.value == np.mean(SCORES[rows & ~TRUTH] > threshold)
-    assert found.groups[0].lift > 3
-    assert found.groups[0].auc.low > 0.75
-    for one in found.groups[1:]:
-        assert one.auc.low < 0.5 < one.auc.high
+        assert group.true_positive_rate.value == pytest.approx(hits)
+        assert group.false_positive_rate.value == np.mean(SCORES[rows & ~TRUTH] > threshold)
+    assert computed.groups[0].lift > 3
+    assert computed.groups[0].auc.low > 0.75
+    for group in computed.groups[1:]:
+        assert group.auc.low < 0.5 < group.auc.high
 
 
 def test_a_small_group_has_no_curve_and_is_for_the_curator():
     column = GROUP.astype("U4")
     column[np.flatnonzero(TRUTH)[:3]] = "rare"
-    found = by_group(column)
-    rare = found.groups[-1]
+    computed = by_group(column)
+    rare = computed.groups[-1]
     assert rare.label == "rare"
     assert (rare.members, rare.non_members) == (3, 0)
     assert rare.auc is None
     assert rare.true_positive_rate is None
     assert rare.lift is None
-    assert found.audience is Audience.CURATOR_ONLY
+    assert computed.audience is Audience.CURATOR_ONLY
 
 
 def test_numbers_are_binned_and_frames_are_columns():
-    found = by_group(pd.Series(np.arange(2000.0)))
-    assert len(found) == 4
-    assert sum(one.members + one.non_members for one in found) == 2000
+    computed = by_group(pd.Series(np.arange(2000.0)))
+    assert len(computed) == 4
+    assert sum(group.members + group.non_members for group in computed) == 2000
 
 
 def test_words_and_data():
-    found = by_group(np.where(GROUP == "c", "<script>", GROUP))
-    assert "lira by group" in str(found)
-    assert Audience.NEEDS_REVIEW.meaning in str(found)
-    assert "&lt;script&gt;" in found._repr_html_()
-    assert found.to_json()["groups"][0]["auc"]["value"] == found.groups[0].auc.value
+    computed = by_group(np.where(GROUP == "c", "<script>", GROUP))
+    assert "lira by group" in str(computed)
+    assert Audience.NEEDS_REVIEW.meaning in str(computed)
+    assert "&lt;script&gt;" in computed._repr_html_()
+    assert computed.to_json()["groups"][0]["auc"]["value"] == computed.groups[0].auc.value
 
 
 def test_a_cell_for_each_row():

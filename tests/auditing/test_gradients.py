@@ -51,13 +51,13 @@ def sample(n, d, classes=2, seed=0):
 def difference_quotient(loss, parameters, step=1e-6):
     """∇loss by central differences, a coordinate at a time."""
     flat = parameters.ravel()
-    found = np.empty(len(flat))
+    computed = np.empty(len(flat))
     for j in range(len(flat)):
         move = np.zeros(len(flat))
         move[j] = step
         up, down = (loss((flat + sign * move).reshape(parameters.shape)) for sign in (1, -1))
-        found[j] = (up - down) / (2 * step)
-    return found
+        computed[j] = (up - down) / (2 * step)
+    return computed
 
 
 def row_loss(model, x, label):
@@ -108,7 +108,7 @@ def test_gradients_are_those_of_each_row_alone(name):
     members = linear_gradients(model, X, y)
     # Others than it was fitted on, which the hinge has at its corner.
     X, y = sample(30, 4, classes, seed=1)
-    found = linear_gradients(model, X, y)
+    gradients = linear_gradients(model, X, y)
     scaling = (
         getattr(model, "intercept_scaling", 1.0) if "liblinear" in name or "svc" in name else 1.0
     )
@@ -124,16 +124,18 @@ def test_gradients_are_those_of_each_row_alone(name):
     )
     norms = np.linalg.norm(each, axis=1)
     tolerance = 1e-7 * norms.max()
-    np.testing.assert_allclose(-gradient_norm(found), norms, atol=tolerance)
+    np.testing.assert_allclose(-gradient_norm(gradients), norms, atol=tolerance)
     direction = np.random.default_rng(1).normal(size=each.shape[1])
-    np.testing.assert_allclose(found.along(direction), each @ direction, atol=10 * tolerance)
-    np.testing.assert_allclose(found.mean(), each.mean(axis=0), atol=tolerance)
-    np.testing.assert_allclose(found.gram(found), each @ each.T, atol=10 * tolerance * norms.max())
+    np.testing.assert_allclose(gradients.along(direction), each @ direction, atol=10 * tolerance)
+    np.testing.assert_allclose(gradients.mean(), each.mean(axis=0), atol=tolerance)
     np.testing.assert_allclose(
-        found.take(np.array([3, 5])).squares(), norms[[3, 5]] ** 2, rtol=1e-5
+        gradients.gram(gradients), each @ each.T, atol=10 * tolerance * norms.max()
+    )
+    np.testing.assert_allclose(
+        gradients.take(np.array([3, 5])).squares(), norms[[3, 5]] ** 2, rtol=1e-5
     )
     if name == "svc-hinge":
-        assert found.total is None
+        assert gradients.total is None
     else:
         # The members' gradients sum to S: that is what makes the model a minimiser.
         summed = members.rows * members.mean()
@@ -148,7 +150,7 @@ def test_plain_arrays(loss):
     many = 3 if isinstance(loss, Softmax) else 1
     X, theta = rng.normal(size=(9, 3)), rng.normal(size=3 * many)
     y = rng.integers(3, size=9) if many == 3 else rng.choice([-1.0, 1.0], size=9)
-    found = LinearGradients.of(X, y, theta, loss, regularization=0.1, members=40)
+    computed = LinearGradients.of(X, y, theta, loss, regularization=0.1, members=40)
 
     def value(w, i):
         z = X[i : i + 1] @ w.T
@@ -156,9 +158,9 @@ def test_plain_arrays(loss):
 
     for i in range(9):
         slow = difference_quotient(lambda w, i=i: value(w, i), theta.reshape(many, 3))
-        np.testing.assert_allclose(found.squares()[i], slow @ slow, rtol=1e-5, atol=1e-12)
-        np.testing.assert_allclose(found.along(theta)[i], slow @ theta, atol=1e-6)
-    np.testing.assert_allclose(found.total, -40 * 0.1 * theta)
+        np.testing.assert_allclose(computed.squares()[i], slow @ slow, rtol=1e-5, atol=1e-12)
+        np.testing.assert_allclose(computed.along(theta)[i], slow @ theta, atol=1e-6)
+    np.testing.assert_allclose(computed.total, -40 * 0.1 * theta)
 
 
 @pytest.mark.parametrize("mechanism", ["output", "objective"])
@@ -178,40 +180,44 @@ def test_a_release_has_the_gradients_of_its_own_objective(mechanism, tmp_path):
         ]
     )
     path = release.save(tmp_path / "model.json")
-    for way in (model, release, path, str(path)):
-        found = linear_gradients(way, X, y)
-        np.testing.assert_allclose(found.squares(), np.sum(slow**2, axis=1), rtol=1e-10)
-        np.testing.assert_allclose(found.mean(), slow.mean(axis=0), atol=1e-12)
-    how = release.mechanism
-    np.testing.assert_allclose(found.total, -60 * how.total_regularization * release.theta)
-    draws = how.law.sample(4000, np.random.default_rng(1))
+    for source in (model, release, path, str(path)):
+        gradients = linear_gradients(source, X, y)
+        np.testing.assert_allclose(gradients.squares(), np.sum(slow**2, axis=1), rtol=1e-10)
+        np.testing.assert_allclose(gradients.mean(), slow.mean(axis=0), atol=1e-12)
+    perturbation = release.mechanism
+    np.testing.assert_allclose(
+        gradients.total, -60 * perturbation.total_regularization * release.theta
+    )
+    draws = perturbation.law.sample(4000, np.random.default_rng(1))
     variance = float(np.mean(draws**2))
     if mechanism == "output":
         curvature = expit(problem.held.X @ release.theta) * expit(-problem.held.X @ release.theta)
-        hessian = (problem.held.X.T * curvature) @ problem.held.X / 60 + 0.1 * np.eye(how.dimension)
+        hessian = (problem.held.X.T * curvature) @ problem.held.X / 60 + 0.1 * np.eye(
+            perturbation.dimension
+        )
         variance = float(np.mean((draws @ hessian * 60) ** 2))
     # Noise that is even in θ is taken to be even in S: right in the mean over coordinates.
-    assert found.noise_variance == pytest.approx(variance, rel=0.1)
-    assert found.noise_variance != pytest.approx(1.5 * variance, rel=0.1)
+    assert gradients.noise_variance == pytest.approx(variance, rel=0.1)
+    assert gradients.noise_variance != pytest.approx(1.5 * variance, rel=0.1)
 
 
 def test_the_update_ratio_is_the_ratio_of_two_normal_densities():
     rng = np.random.default_rng(3)
     g, others, scale = rng.normal(size=(5, 4)), rng.normal(size=4), 0.7
-    seen = others + g[0] + scale * rng.normal(size=4)
-    found = update_ratio(DenseGradients(vectors=g), seen, others=others, scale=scale)
+    update = others + g[0] + scale * rng.normal(size=4)
+    computed = update_ratio(DenseGradients(vectors=g), update, others=others, scale=scale)
     slow = [
-        multivariate_normal(others + row, scale**2).logpdf(seen)
-        - multivariate_normal(others, scale**2).logpdf(seen)
+        multivariate_normal(others + row, scale**2).logpdf(update)
+        - multivariate_normal(others, scale**2).logpdf(update)
         for row in g
     ]
-    np.testing.assert_allclose(found, slow, rtol=1e-10)
+    np.testing.assert_allclose(computed, slow, rtol=1e-10)
     # Of the row that was in it: what DP-SGD's account says.
-    noise = seen - others - g[0]
-    assert found[0] == pytest.approx((2 * noise @ g[0] + g[0] @ g[0]) / (2 * scale**2))
-    plain = update_ratio(DenseGradients(vectors=g), seen, others=others)
-    np.testing.assert_allclose(plain, found * scale**2)
-    assert not np.allclose(update_ratio(DenseGradients(vectors=g), seen), plain)
+    noise = update - others - g[0]
+    assert computed[0] == pytest.approx((2 * noise @ g[0] + g[0] @ g[0]) / (2 * scale**2))
+    plain = update_ratio(DenseGradients(vectors=g), update, others=others)
+    np.testing.assert_allclose(plain, computed * scale**2)
+    assert not np.allclose(update_ratio(DenseGradients(vectors=g), update), plain)
 
 
 def naive_ratio(g, population, members, total, noise_variance, centre=None, of=None):
@@ -238,9 +244,9 @@ def test_the_ratio_equals_the_one_with_every_matrix_written_out(k, d, noise_vari
     total = rng.normal(size=d)
     options = {"members": 10, "total": total, "noise_variance": noise_variance}
     rows, outside = DenseGradients(vectors=g), DenseGradients(vectors=population)
-    found = gradient_ratio(rows, outside, **options)
+    computed = gradient_ratio(rows, outside, **options)
     slow = naive_ratio(g, population, 10, total, noise_variance)
-    np.testing.assert_allclose(found, slow, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(computed, slow, rtol=1e-6, atol=1e-9)
     # Without a population: the rows in question, corrected for the members among them.
     alone = gradient_ratio(rows, **options, within=8)
     centre = (g.sum(axis=0) - 8 * total / 10) / (25 - 8)
@@ -248,12 +254,12 @@ def test_the_ratio_equals_the_one_with_every_matrix_written_out(k, d, noise_vari
     np.testing.assert_allclose(alone, slow, rtol=1e-6, atol=1e-9)
     monkeypatch.setattr("expost._numerics._BLOCK_ENTRIES", 1)
     monkeypatch.setattr("expost._numerics._BLOCK_ROWS", 4)
-    np.testing.assert_allclose(gradient_ratio(rows, outside, **options), found, rtol=1e-9)
+    np.testing.assert_allclose(gradient_ratio(rows, outside, **options), computed, rtol=1e-9)
     some = population[np.linspace(0, k - 1, 10).astype(int)]
     fewer = gradient_ratio(rows, outside, **options, most_rows=10)
     slow = naive_ratio(g, some, 10, total, noise_variance, population.mean(axis=0), of=k)
     np.testing.assert_allclose(fewer, slow, rtol=1e-6, atol=1e-9)
-    assert not np.allclose(fewer, found)
+    assert not np.allclose(fewer, computed)
 
 
 def optimum(row, total, n, centre, inverse):
@@ -274,8 +280,8 @@ def test_on_gaussian_sums_the_ratio_is_the_optimum():
         rows, population = (rng.normal(size=(size, d)) @ mix + centre for size in (2 * n, 800))
         total = rows[:n].sum(axis=0)
         given = DenseGradients(vectors=rows)
-        found = gradient_ratio(given, DenseGradients(vectors=population), members=n, total=total)
-        scores["ratio"].extend(found)
+        computed = gradient_ratio(given, DenseGradients(vectors=population), members=n, total=total)
+        scores["ratio"].extend(computed)
         scores["optimum"].extend(optimum(row, total, n, centre, inverse) for row in rows)
         scores["plain"].extend((rows - centre) @ (total - n * centre))
         scores["norm"].extend(gradient_norm(given))
@@ -398,8 +404,8 @@ def test_even_noise_alone_makes_the_plain_inner_product():
     rng = np.random.default_rng(6)
     g, total = rng.normal(size=(7, 3)), rng.normal(size=3)
     rows = DenseGradients(vectors=g - g.mean(axis=0))
-    found = gradient_ratio(rows, rows, members=2, total=total, noise_variance=1e8)
-    np.testing.assert_allclose(found, update_ratio(rows, total, scale=1e4), rtol=1e-5)
+    computed = gradient_ratio(rows, rows, members=2, total=total, noise_variance=1e8)
+    np.testing.assert_allclose(computed, update_ratio(rows, total, scale=1e4), rtol=1e-5)
 
 
 class Speaks:

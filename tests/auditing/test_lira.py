@@ -132,12 +132,13 @@ def test_moderated_offline_counts_the_error_of_the_mean():
 
 
 def test_the_prior_solves_its_moment_equations():
+    """Private: scores take d₀ and s₀² together, and equations of digits need them alone."""
     rng = np.random.default_rng(7)
     d0, s0, d = 6.0, 2.5, rng.integers(3, 12, 20_000).astype(float)
     sigma2 = d0 * s0 / rng.chisquare(d0, len(d))
     variances = sigma2 * rng.chisquare(d) / d
-    found, scale = _prior(variances, d)
-    assert found == pytest.approx(d0, rel=0.1)
+    computed, scale = _prior(variances, d)
+    assert computed == pytest.approx(d0, rel=0.1)
     assert scale == pytest.approx(s0, rel=0.05)
     # And exactly what it set out to solve, by another route.
     e = [

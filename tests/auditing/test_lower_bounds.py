@@ -8,11 +8,11 @@ from functools import cache
 import numpy as np
 import pytest
 from mpmath import mp
-from scipy.stats import binom
+from scipy.stats import beta, binom
 
 from auditing import known_mechanisms as known
 from evidence import record
-from expost._counts import Share, lower_limit
+from expost._counts import Share
 from expost.auditing import one_run
 from expost.auditing.lower_bounds import (
     LowerBound,
@@ -24,6 +24,11 @@ from expost.auditing.lower_bounds import (
 from expost.errors import InvalidInput
 from expost.risk import GaussianNoise
 from papers.d53.counted import Attack
+
+
+def lower_limit(hits, trials, miss):
+    """Clopper and Pearson's one-sided limit."""
+    return 0.0 if hits == 0 else float(beta.ppf(miss, hits, trials - hits + 1))
 
 
 def law_of_sum(probabilities):
@@ -62,7 +67,7 @@ def test_a_single_hit_is_likelier_when_trials_differ():
     assert missed(lower_limit, one_of_them, miss) > 1.04 * miss
     assert missed(least_rate, one_of_them, miss) <= miss
     assert least_rate(1, trials, miss) == miss / trials
-    assert least_rate(7, trials, miss) == lower_limit(7, trials, miss)
+    assert least_rate(7, trials, miss) == pytest.approx(lower_limit(7, trials, miss), rel=1e-12)
 
 
 @pytest.mark.parametrize(("models", "size"), [(5, 2), (7, 4), (8, 4)])
@@ -70,7 +75,7 @@ def test_hits_over_a_random_subset_are_a_sum_of_independent_trials(models, size)
     """The generating function has real zeros only; its mean is size times the mean of all."""
     odds = np.random.default_rng(models).beta(0.5, 0.5, size=models)
     chosen = list(itertools.combinations(range(models), size))
-    law = np.mean([law_of_sum(odds[list(one)]) for one in chosen], axis=0)
+    law = np.mean([law_of_sum(odds[list(single)]) for single in chosen], axis=0)
     zeros = np.roots(law[::-1])
     assert np.max(np.abs(zeros.imag)) < 1e-6
     assert np.max(zeros.real) < 0
@@ -92,23 +97,23 @@ def test_rates_prove_what_the_counted_attacks_do():
 
 
 def test_counts_by_hand():
-    """60 models: 20 choose; of 40, the one row that tells is told apart without a mistake."""
+    """60 models: 20 choose; of 40, the one row that tells is separated without a mistake."""
     rng = np.random.default_rng(2)
     inside = known.subsets(rng, 60, 6)
     signals = rng.normal(size=(60, 6)).astype(np.float32)
     signals[:, 3] += 40 * inside[:, 3] - 20
-    found = epsilon_lower_bound(signals, inside, delta=0.0, confidence=0.9)
+    computed = epsilon_lower_bound(signals, inside, delta=0.0, confidence=0.9)
     with_row = int(inside[20:, 3].sum())
     low = lower_limit(with_row, with_row, 0.05)
     high = 1 - lower_limit(40 - with_row, 40 - with_row, 0.05)
-    assert found.epsilon == pytest.approx(
+    assert computed.epsilon == pytest.approx(
         max(math.log(low / high), math.log((1 - high) / (1 - low)))
     )
-    assert found.most == found.epsilon
-    assert f"{with_row} of {with_row} models with it and 0 of {40 - with_row}" in found.detail
+    assert computed.most == computed.epsilon
+    assert f"{with_row} of {with_row} models with it and 0 of {40 - with_row}" in computed.detail
     # The sign of the signal does not matter, nor what is added to it.
     turned = epsilon_lower_bound(5 - signals, inside, delta=0.0, confidence=0.9)
-    assert turned.epsilon == found.epsilon
+    assert turned.epsilon == computed.epsilon
 
 
 def test_the_counted_models_have_no_part_in_the_choice():
@@ -165,15 +170,15 @@ def trainings(rng, audits, models, rows, *, confidence):
     }
     shown = {}
     for name, (draw, settings, truth) in cases.items():
-        found = [
+        computed = [
             epsilon_lower_bound(*draw(), confidence=confidence, **settings).epsilon
             for _ in range(audits)
         ]
         shown[name] = {
             "true epsilon": truth,
-            "share above it": exceeded(found, truth),
-            "mean bound": float(np.mean(found)),
-            "largest bound": float(np.max(found)),
+            "share above it": exceeded(computed, truth),
+            "mean bound": float(np.mean(computed)),
+            "largest bound": float(np.max(computed)),
         }
     return shown
 
@@ -213,12 +218,12 @@ def test_choosing_on_the_models_that_are_counted_would_be_wrong():
 
 def test_twice_the_epsilon_moves_the_bound():
     rng = np.random.default_rng(7)
-    one, two = (
+    single, two = (
         [epsilon_lower_bound(*known.responded_bits(rng, 300, 3, e)).epsilon for _ in range(8)]
         for e in (1.0, 2.0)
     )
-    assert np.mean(two) > 1.6 * np.mean(one) > 0
-    assert max(one) < 1.0
+    assert np.mean(two) > 1.6 * np.mean(single) > 0
+    assert max(single) < 1.0
 
 
 def test_rows_of_one_model_are_refused():
@@ -260,17 +265,17 @@ def test_epsilon_of_mu_is_rounded_down(mu, delta):
 
 def test_constant_signals_prove_nothing():
     inside = known.subsets(np.random.default_rng(9), 40, 3)
-    found = epsilon_lower_bound(np.zeros((40, 3)), inside)
-    assert found.epsilon == 0
+    computed = epsilon_lower_bound(np.zeros((40, 3)), inside)
+    assert computed.epsilon == 0
 
 
 def test_a_bound_can_be_read_and_written():
-    found = LowerBound(
+    computed = LowerBound(
         epsilon=1.2399, delta=1e-5, confidence=0.95, method="So", detail="9 of 9", most=2.0
     )
-    assert found.value == found.epsilon
-    assert "at least 1.23 at" in str(found)
-    assert json.loads(json.dumps(found.to_json(), allow_nan=False))["epsilon"] == 1.2399
+    assert computed.value == computed.epsilon
+    assert "at least 1.23 at" in str(computed)
+    assert json.loads(json.dumps(computed.to_json(), allow_nan=False))["epsilon"] == 1.2399
     with pytest.raises(InvalidInput, match="epsilon"):
         LowerBound(
             epsilon=math.nan, delta=0.0, confidence=0.9, method="So", detail="0 of 9", most=2.0
@@ -321,7 +326,7 @@ def one_training(rng, audits, canaries, *, confidence):
     }
     shown = {}
     for name, (draw, settings, truth) in cases.items():
-        found = [
+        computed = [
             one_run.epsilon_lower_bound(
                 *draw(), coins=True, confidence=confidence, **settings
             ).epsilon
@@ -329,9 +334,9 @@ def one_training(rng, audits, canaries, *, confidence):
         ]
         shown[name] = {
             "true epsilon": truth,
-            "share above it": exceeded(found, truth),
-            "mean bound": float(np.mean(found)),
-            "largest bound": float(np.max(found)),
+            "share above it": exceeded(computed, truth),
+            "mean bound": float(np.mean(computed)),
+            "largest bound": float(np.max(computed)),
         }
     return shown
 
@@ -341,7 +346,7 @@ def test_five_hundred_audits():
     """0.083 is passed once in 1,000 where 0.05 is the truth, twelve cases: 1 % false alarms."""
     seed, audits = 20261116, 500
     many = trainings(np.random.default_rng([seed, 0]), audits, 200, 10, confidence=0.95)
-    one = one_training(np.random.default_rng([seed, 1]), audits, 200, confidence=0.95)
+    single = one_training(np.random.default_rng([seed, 1]), audits, 200, confidence=0.95)
     record(
         "audit-lower-bounds",
         command="python -m pytest -m long tests/auditing/test_lower_bounds.py",
@@ -350,12 +355,12 @@ def test_five_hundred_audits():
             "audits": audits,
             "confidence": 0.95,
             "many trainings of one row (200 trainings, 10 rows)": many,
-            "one training (200 canaries)": one,
+            "one training (200 canaries)": single,
         },
     )
-    for case in (*many.values(), *one.values()):
+    for case in (*many.values(), *single.values()):
         assert case["share above it"] <= 0.083
     assert many["randomised response, ε = 1"]["mean bound"] > 0.3
-    assert one["randomised response, ε = 1"]["mean bound"] > 0.5
-    plain, sharper = one["Gaussian sum, μ = 2"], one["Gaussian sum, μ = 2, as such"]
+    assert single["randomised response, ε = 1"]["mean bound"] > 0.5
+    plain, sharper = single["Gaussian sum, μ = 2"], single["Gaussian sum, μ = 2, as such"]
     assert sharper["mean bound"] > plain["mean bound"] > 0.5

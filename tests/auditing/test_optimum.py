@@ -27,15 +27,15 @@ def against_the_optimum(targets, *, seed=SEED, unlike=False, **settings):
         rng = np.random.default_rng([seed, number])
         lengths = rng.choice([0.2, 1.0, 3.0], 400) if unlike else None
         made, truth, best = mean_game(rng, lengths=lengths, **settings)
-        for name, found in areas.items():
+        for name, values in areas.items():
             if name == "optimum":
                 scores = best
             elif name == "row estimates":
                 scores = LiraOnline(estimates="row")(made)
             else:
                 scores = ATTACKS[name](made)
-            found.append(area_of(scores, truth))
-    return {name: round(float(np.mean(found)), 4) for name, found in areas.items()}
+            values.append(area_of(scores, truth))
+    return {name: round(float(np.mean(computed)), 4) for name, computed in areas.items()}
 
 
 def enumerated(X, theta, noise):

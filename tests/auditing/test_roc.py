@@ -4,15 +4,13 @@ import importlib
 import itertools
 import json
 import math
-from functools import cache
 
 import numpy as np
 import pytest
-from scipy.stats import binom, norm
+from scipy.stats import beta, binom, norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from evidence import record
-from expost._counts import lower_limit, upper_limit
 from expost.auditing.roc import Interval, auc, figures, roc, row_auc, threshold_at, tpr_at
 from expost.errors import InvalidInput
 
@@ -24,6 +22,15 @@ def draw(rng, members, others, shift, *, ties=False):
     truth = np.arange(members + others) < members
     scores = rng.normal(size=members + others) + shift * truth
     return (np.floor(2 * scores) if ties else scores), truth
+
+
+def lower_limit(hits, trials, miss):
+    """Clopper and Pearson's one-sided limit."""
+    return 0.0 if hits == 0 else float(beta.ppf(miss, hits, trials - hits + 1))
+
+
+def upper_limit(hits, trials, miss):
+    return 1 - lower_limit(trials - hits, trials, miss)
 
 
 def naive_auc(scores, truth):
@@ -52,6 +59,7 @@ def test_the_curve_and_its_area(members, others, ties):
 
 
 def test_the_bound_on_a_tail_is_what_the_formula_says():
+    """Private, because only its inverse is public, and no interval shows the tail itself."""
     terms, mean, total = 12, 0.3, 7.5
     law = binom.pmf(np.arange(terms + 1), terms, mean)
     naive = min(
@@ -65,18 +73,12 @@ def test_the_bound_on_a_tail_is_what_the_formula_says():
 def test_where_every_pair_is_right_the_limit_is_clopper_and_pearsons():
     for count in (1, 5, 200):
         truth = np.arange(3 * count) < count
-        found = auc(truth.astype(float), truth, confidence=0.9)
-        assert (found.value, found.high) == (1, 1)
-        assert found.low == pytest.approx(lower_limit(count, count, 0.05), rel=1e-9)
+        computed = auc(truth.astype(float), truth, confidence=0.9)
+        assert (computed.value, computed.high) == (1, 1)
+        assert computed.low == pytest.approx(lower_limit(count, count, 0.05), rel=1e-9)
     mirrored = auc(-truth.astype(float), truth, confidence=0.9)
     assert (mirrored.low, mirrored.value) == (0, 0)
-    assert mirrored.high == pytest.approx(1 - found.low, rel=1e-9)
-
-
-@cache
-def limits(twice, pairs, fewer, miss):
-    low = module._least_mean(twice / pairs, fewer, miss)
-    return low, 1 - module._least_mean((pairs - twice) / pairs, fewer, miss)
+    assert mirrored.high == pytest.approx(1 - computed.low, rel=1e-9)
 
 
 @pytest.mark.parametrize("mean", [0.5, 0.9, 0.99])
@@ -85,13 +87,23 @@ def test_the_interval_holds_where_an_area_varies_most(mean):
     count, miss = 30, 0.05
     hits = np.arange(count + 1)
     law = binom.pmf(hits, count, mean)
-    ends = [limits(2 * int(k), 2 * count, count, miss) for k in hits]
+    truth = np.arange(2 * count) < count
+    intervals = [
+        auc(
+            np.where(truth, np.where(np.arange(2 * count) < k, 1.0, -1.0), 0.0),
+            truth,
+            confidence=1 - 2 * miss,
+        )
+        for k in hits
+    ]
+    assert [interval.value for interval in intervals] == pytest.approx(hits / count)
+    ends = [(interval.low, interval.high) for interval in intervals]
     missed = sum(p for p, (low, high) in zip(law, ends, strict=True) if not low <= mean <= high)
     assert missed <= 2 * miss
     # Not for nothing: a mean further away is excluded as a rule.
     far = mean - 0.35
-    seen = sum(p for p, (low, _) in zip(law, ends, strict=True) if low > far)
-    assert seen > 0.8
+    missed_above = sum(p for p, (low, _) in zip(law, ends, strict=True) if low > far)
+    assert missed_above > 0.8
     # Half the way to the estimate would not be enough.
     short = sum(
         p
@@ -120,17 +132,17 @@ def coverage(rng, members, others, shift, ties, repeats, confidence=0.8):
     width = 0.0
     for repeat in range(repeats):
         scores, truth = draw(rng, members, others, shift, ties=ties)
-        found = figures(scores, truth, confidence=confidence, random_state=repeat)
+        computed = figures(scores, truth, confidence=confidence, random_state=repeat)
         choosing = ~module._judged(truth, repeat)
         threshold = module._best_threshold(scores[choosing], truth[choosing])
         true = {
-            "auc": (found.auc, area),
-            "advantage": (found.advantage, rate(threshold, shift) - rate(threshold, 0)),
-            "tpr at 1 %": (found.tpr_at_1_percent, best),
+            "auc": (computed.auc, area),
+            "advantage": (computed.advantage, rate(threshold, shift) - rate(threshold, 0)),
+            "tpr at 1 %": (computed.tpr_at_1_percent, best),
         }
         for name, (interval, value) in true.items():
             missed[name] += not interval.low <= value <= interval.high
-        width += found.auc.high - found.auc.low
+        width += computed.auc.high - computed.auc.low
     return {name: count / repeats for name, count in missed.items()}, width / repeats
 
 
@@ -170,10 +182,10 @@ def test_intervals_at_full_counts():
 
 def test_intervals_see_what_is_there():
     rng = np.random.default_rng(3)
-    found = figures(*draw(rng, 2000, 2000, 0.5))
-    assert found.auc.low > 0.5 + 0.08
-    assert found.advantage.low > 0.1
-    assert found.tpr_at_1_percent.low > 0.01
+    computed = figures(*draw(rng, 2000, 2000, 0.5))
+    assert computed.auc.low > 0.5 + 0.08
+    assert computed.advantage.low > 0.1
+    assert computed.tpr_at_1_percent.low > 0.01
     nothing = figures(*draw(rng, 2000, 2000, 0.0))
     for interval, value in [(nothing.auc, 0.5), (nothing.accuracy, 0.5), (nothing.advantage, 0)]:
         assert interval.low <= value <= interval.high
@@ -187,7 +199,7 @@ def test_a_threshold_is_not_judged_on_the_rows_that_chose_it():
         scores, truth = draw(rng, 25, 25, 0.0)
         curve = roc(scores, truth)
         chosen.append(float(np.max(curve.tpr - curve.fpr)))
-        honest.append(module._advantage(scores, truth, 0.95, repeat).value)
+        honest.append(figures(scores, truth, random_state=repeat).advantage.value)
     assert np.mean(chosen) > 0.15
     assert abs(np.mean(honest)) < 0.06
     judged = module._judged(truth, 0)
@@ -197,21 +209,21 @@ def test_a_threshold_is_not_judged_on_the_rows_that_chose_it():
 
 def missed_exactly(ends, members, others, true, false):
     """The probability that the ends, by (found, spared), leave out TPR − FPR."""
-    found = binom.pmf(np.arange(members + 1), members, true)
+    masses = binom.pmf(np.arange(members + 1), members, true)
     spared = binom.pmf(np.arange(others + 1), others, 1 - false)
     return sum(
-        found[a] * spared[b]
+        masses[a] * spared[b]
         for a in range(members + 1)
         for b in range(others + 1)
         if not ends[a, b][0] <= true - false + 1e-12 <= ends[a, b][1] + 2e-12
     )
 
 
-def squares(found, members, spared, others, confidence):
+def squares(computed, members, spared, others, confidence):
     """Newcombe's method 10 with Clopper and Pearson's limits."""
     miss = (1 - confidence) / 2
-    p, q = found / members, 1 - spared / others
-    low, high = lower_limit(found, members, miss), upper_limit(found, members, miss)
+    p, q = computed / members, 1 - spared / others
+    low, high = lower_limit(computed, members, miss), upper_limit(computed, members, miss)
     least, most = 1 - upper_limit(spared, others, miss), 1 - lower_limit(spared, others, miss)
     return p - q - math.hypot(p - low, most - q), p - q + math.hypot(high - p, q - least)
 
@@ -219,12 +231,13 @@ def squares(found, members, spared, others, confidence):
 @pytest.mark.parametrize(("members", "others"), [(1, 1), (3, 3), (10, 10), (4, 13)])
 @pytest.mark.parametrize("confidence", [0.8, 0.99])
 def test_an_advantage_of_few_rows_is_within_its_interval(members, others, confidence):
+    """By counts: half of the rows of an audit choose a threshold, so their own cannot be set."""
     places = list(itertools.product(range(members + 1), range(others + 1)))
     ours, theirs = {}, {}
     for a, b in places:
-        found = module._of_counts(a, members, b, others, confidence)
-        assert found.value == pytest.approx(a / members - 1 + b / others, abs=1e-12)
-        ours[a, b] = found.low, found.high
+        computed = module._of_counts(a, members, b, others, confidence)
+        assert computed.value == pytest.approx(a / members - 1 + b / others, abs=1e-12)
+        ours[a, b] = computed.low, computed.high
         theirs[a, b] = squares(a, members, b, others, confidence)
     rates = [0.0, 0.025, 0.1, 0.3, 0.5, 0.7, 0.9, 0.975, 1.0]
     for true, false in itertools.product(rates, rates):
@@ -252,20 +265,24 @@ def test_true_positives_at_few_false_ones():
 
 def test_constant_scores_say_nothing():
     truth = np.arange(100) < 40
-    found = figures(np.zeros(100), truth)
-    assert (found.auc.value, found.advantage.value, found.tpr_at_1_percent.value) == (0.5, 0, 0)
-    assert found.auc.low < 0.5 < found.auc.high
-    assert found.accuracy.value == 0.5
+    computed = figures(np.zeros(100), truth)
+    assert (computed.auc.value, computed.advantage.value, computed.tpr_at_1_percent.value) == (
+        0.5,
+        0,
+        0,
+    )
+    assert computed.auc.low < 0.5 < computed.auc.high
+    assert computed.accuracy.value == 0.5
 
 
 def test_figures_can_be_read_and_written():
-    found = figures(*draw(np.random.default_rng(1), 30, 50, 1.0), confidence=0.9)
-    assert (found.members, found.non_members) == (30, 50)
-    written = json.loads(json.dumps(found.to_json(), allow_nan=False))
-    assert written["auc"]["low"] == found.auc.low
+    computed = figures(*draw(np.random.default_rng(1), 30, 50, 1.0), confidence=0.9)
+    assert (computed.members, computed.non_members) == (30, 50)
+    written = json.loads(json.dumps(computed.to_json(), allow_nan=False))
+    assert written["auc"]["low"] == computed.auc.low
     assert written["members"] == 30
     assert {"accuracy", "advantage", "tpr_at_1_percent", "tpr_at_01_percent"} < set(written)
-    assert found.auc.confidence == 0.9
+    assert computed.auc.confidence == 0.9
 
 
 def test_what_cannot_be_judged_is_refused():
@@ -297,18 +314,18 @@ def test_it_is_the_area_under_each_rows_curve(ties, monkeypatch):
     if ties:
         phi = np.round(phi)
     inside = np.argsort(rng.uniform(size=(16, 23)), axis=0) < 6
-    found = row_auc(phi, inside)
+    computed = row_auc(phi, inside)
     naive = [roc_auc_score(inside[:, row], phi[:, row]) for row in range(23)]
-    np.testing.assert_allclose(found.value, naive, rtol=1e-12)
+    np.testing.assert_allclose(computed.value, naive, rtol=1e-12)
 
 
 def test_a_row_of_one_kind_is_not_known():
     phi = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     inside = np.array([[True, False, True]] * 4 + [[True, False, False]])
-    found = row_auc(phi, inside)
-    assert np.isnan(found.value[:2]).all()
-    assert np.isnan(found.error[:2]).all()
-    assert np.isfinite(found.value[2])
+    computed = row_auc(phi, inside)
+    assert np.isnan(computed.value[:2]).all()
+    assert np.isnan(computed.error[:2]).all()
+    assert np.isfinite(computed.value[2])
     assert np.isnan(row_auc(phi[:0], inside[:0]).value).all()
 
 
@@ -317,7 +334,7 @@ def test_the_error_is_the_spread_or_a_little_more(shift):
     inside = np.zeros((40, 4000), dtype=bool)
     inside[:20] = True
     phi = (np.random.default_rng(0).normal(size=inside.shape) + shift * inside).astype(np.float32)
-    found = row_auc(phi, inside)
-    stated = np.sqrt(np.mean(found.error**2))
-    assert 0.9 < stated / np.std(found.value) < 1.4
-    assert np.all(found.error > 0)
+    computed = row_auc(phi, inside)
+    stated = np.sqrt(np.mean(computed.error**2))
+    assert 0.9 < stated / np.std(computed.value) < 1.4
+    assert np.all(computed.error > 0)

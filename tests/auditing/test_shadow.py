@@ -21,9 +21,9 @@ def shadows(seed, *, rows=300, models=8, classes=2, lift=2.0, share=0.5):
     member = np.vstack([truth, inside])
     phi = rng.normal(size=member.shape) + lift * member * np.where(labels == 1, -1, 1)
     largest = (1 / (1 + np.exp(-np.abs(phi)))).astype(np.float32)
-    seen = np.stack([largest, 1 - largest], axis=-1)
+    outputs = np.stack([largest, 1 - largest], axis=-1)
     return evidence(
-        phi[0], phi[1:], inside, labels=labels, views=seen[0], reference_views=seen[1:]
+        phi[0], phi[1:], inside, labels=labels, views=outputs[0], reference_views=outputs[1:]
     ), truth
 
 
@@ -47,8 +47,8 @@ def naive(made, trees):
         ).fit(np.array(examples), np.array(truth))
         start = np.log(np.mean(truth) / (1 - np.mean(truth)))
         rows = made.labels == label
-        seen = np.column_stack([made.views[rows], made.confidence[rows]])
-        scores[rows] = learner.decision_function(seen) - start
+        features = np.column_stack([made.views[rows], made.confidence[rows]])
+        scores[rows] = learner.decision_function(features) - start
     return scores
 
 
@@ -76,8 +76,8 @@ def test_only_the_first_references_may_have_views():
 
 def test_small_classes_share_one_model():
     made, _ = shadows(3, rows=60, models=4, classes=20)
-    one = replace(made, labels=np.zeros_like(made.labels))
-    np.testing.assert_array_equal(Shadow(trees=5)(made), Shadow(trees=5)(one))
+    merged = replace(made, labels=np.zeros_like(made.labels))
+    np.testing.assert_array_equal(Shadow(trees=5)(made), Shadow(trees=5)(merged))
 
 
 def test_too_many_examples_are_drawn_from_by_seed(monkeypatch):

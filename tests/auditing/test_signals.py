@@ -39,9 +39,9 @@ def drawn(rows, classes, seed=0):
 def test_confidence_is_the_log_odds_of_the_own_label(classes):
     p, labels = drawn(200, classes)
     expected = [naive_log_odds(row, label) for row, label in zip(p, labels, strict=True)]
-    found = confidence(p, labels)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    computed = confidence(p, labels)
+    assert computed.dtype == np.float32
+    np.testing.assert_allclose(computed, expected, rtol=1e-6, atol=1e-6)
     # Power: of another label it is another number.
     other = confidence(p, (labels + 1) % classes)
     assert np.mean(np.abs(other - expected) > 0.1) > 0.5
@@ -49,22 +49,22 @@ def test_confidence_is_the_log_odds_of_the_own_label(classes):
 
 def test_near_certainty_is_not_rounded_to_it():
     """1 − p has lost what the other class says."""
-    found = confidence([[1.0, 1e-15]], [0])
-    assert found[0] == pytest.approx(15 * np.log(10), rel=1e-6)
+    computed = confidence([[1.0, 1e-15]], [0])
+    assert computed[0] == pytest.approx(15 * np.log(10), rel=1e-6)
 
 
 def test_certain_models_reach_the_ends_and_no_further():
-    found = confidence([[1.0, 0.0], [0.0, 1.0]], [0, 0])
-    assert found.tolist() == [LARGEST, -LARGEST]
+    computed = confidence([[1.0, 0.0], [0.0, 1.0]], [0, 0])
+    assert computed.tolist() == [LARGEST, -LARGEST]
 
 
 def test_of_losses_undoes_the_log():
     p, labels = drawn(200, 3, seed=1)
     own = p[np.arange(len(p)), labels]
     # Where p is near 1 its log has lost digits, not the formula.
-    told = (own > 0) & (own < 1 - 1e-6)
-    found = confidence_of_losses(-np.log(own[told]))
-    np.testing.assert_allclose(found, confidence(p, labels)[told], rtol=1e-4)
+    inner = (own > 0) & (own < 1 - 1e-6)
+    losses = confidence_of_losses(-np.log(own[inner]))
+    np.testing.assert_allclose(losses, confidence(p, labels)[inner], rtol=1e-4)
     with mpmath.workdps(50):
         for loss in (1e-12, 1e-3, 1.0, 30.0):
             exact = -mpmath.log(mpmath.expm1(mpmath.mpf(loss)))
@@ -77,32 +77,32 @@ def test_ends_of_losses():
 
 def test_squares_are_losses_of_a_normal_law():
     predicted, target = np.array([0.0, 1.0, 3.0]), np.array([0.5, 1.0, -1.0])
-    found = confidence_of_squares(predicted, target, 2.0)
+    losses = confidence_of_squares(predicted, target, 2.0)
     expected = confidence_of_losses([0.25 / 8, 0.0, 16 / 8])
-    assert found.tolist() == expected.tolist()
-    assert found[1] == LARGEST
+    assert losses.tolist() == expected.tolist()
+    assert losses[1] == LARGEST
     # A column is a vector; a larger scale is more confident of every row alike.
-    assert confidence_of_squares(predicted[:, None], target, 2.0).tolist() == found.tolist()
+    assert confidence_of_squares(predicted[:, None], target, 2.0).tolist() == losses.tolist()
     wider = confidence_of_squares(predicted, target, 4.0)
-    assert np.all(wider[[0, 2]] > found[[0, 2]])
+    assert np.all(wider[[0, 2]] > losses[[0, 2]])
 
 
 @pytest.mark.parametrize("classes", [2, 3, 30])
 def test_views_are_the_largest_falling(classes):
     p, _ = drawn(100, classes)
-    found = views(p)
+    computed = views(p)
     expected = np.sort(p, axis=1)[:, ::-1][:, :3]
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-30)
+    assert computed.dtype == np.float32
+    np.testing.assert_allclose(computed, expected, rtol=1e-6, atol=1e-30)
 
 
 def test_scores_become_their_softmax():
     rng = np.random.default_rng(3)
     scores = 300 * rng.standard_normal((50, 4))
-    found = probabilities_of_scores(scores)
+    computed = probabilities_of_scores(scores)
     exact = [[mpmath.exp(s - max(row)) for s in row] for row in scores]
     expected = [[float(e / mpmath.fsum(row)) for e in row] for row in exact]
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-300)
+    np.testing.assert_allclose(computed, expected, rtol=1e-9, atol=1e-300)
     two = probabilities_of_scores(np.array([2.0, -30.0]))
     np.testing.assert_allclose(confidence(two, [1, 0]), [2.0, 30.0], rtol=1e-6)
 

@@ -75,38 +75,38 @@ def test_labels_of_any_kind(labels):
     X, y = table(classes=3)
     given = labels(y)
     fitted = LogisticRegression().fit(X, np.ravel(given))
-    found = target_of(fitted, given).signals(X, given)
+    computed = target_of(fitted, given).signals(X, given)
     numbers = [fitted.classes_.tolist().index(label) for label in np.ravel(given).tolist()]
     p = fitted.predict_proba(X)
-    np.testing.assert_allclose(found.confidence, naive(p, numbers), rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(found.views, np.sort(p, axis=1)[:, ::-1], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(computed.confidence, naive(p, numbers), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(computed.views, np.sort(p, axis=1)[:, ::-1], rtol=1e-5, atol=1e-5)
 
 
 def test_two_classes_alone_are_asked_through_every_kind_of_answer():
     X, y = table()
     margin = LinearSVC().fit(X, y)
-    found = target_of(margin, y).signals(X, y)
+    computed = target_of(margin, y).signals(X, y)
     signed = np.where(y == 1, 1, -1) * margin.decision_function(X)
-    np.testing.assert_allclose(found.confidence, signed, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(computed.confidence, signed, rtol=1e-5, atol=1e-5)
     tree = DecisionTreeClassifier(random_state=0).fit(X, y)
-    sure = target_of(tree, y).signals(X, y)
-    assert np.all(sure.confidence == LARGEST)
+    certain = target_of(tree, y).signals(X, y)
+    assert np.all(certain.confidence == LARGEST)
 
 
 def test_a_class_that_the_model_has_not_seen_has_probability_zero():
     X, y = table(classes=3)
-    seen = y != 1
-    fitted = LogisticRegression().fit(X[seen], y[seen])
+    known = y != 1
+    fitted = LogisticRegression().fit(X[known], y[known])
     target = target_of(fitted, y)
     assert target.labels.classes.tolist() == [0, 1, 2]
-    found = target.signals(X, y)
-    assert np.all(found.confidence[~seen] == -LARGEST)
-    assert np.all(np.abs(found.confidence[seen]) < LARGEST)
-    assert found.views.shape == (ROWS, 3)
-    assert np.all(found.views[:, 2] == 0)
-    p = fitted.predict_proba(X[seen])
-    expected = naive(p, y[seen] // 2)
-    np.testing.assert_allclose(found.confidence[seen], expected, rtol=1e-5, atol=1e-5)
+    computed = target.signals(X, y)
+    assert np.all(computed.confidence[~known] == -LARGEST)
+    assert np.all(np.abs(computed.confidence[known]) < LARGEST)
+    assert computed.views.shape == (ROWS, 3)
+    assert np.all(computed.views[:, 2] == 0)
+    p = fitted.predict_proba(X[known])
+    expected = naive(p, y[known] // 2)
+    np.testing.assert_allclose(computed.confidence[known], expected, rtol=1e-5, atol=1e-5)
 
 
 def test_labels_that_were_not_named_are_refused():
@@ -167,8 +167,8 @@ def test_rows_are_taken_stacked_and_cut_alike(kind):
         else kind(X)
     )
 
-    def plain(found):
-        return found.toarray() if scipy.sparse.issparse(found) else np.asarray(found)
+    def plain(rows):
+        return rows.toarray() if scipy.sparse.issparse(rows) else np.asarray(rows)
 
     some = np.array([5, 2, 9])
     np.testing.assert_array_equal(plain(signals.take_rows(rows, some)), X[some])
@@ -214,9 +214,9 @@ def test_a_seed_sets_every_random_state():
         {"randomforestclassifier__max_depth": [2, 3]},
         cv=splitter,
     )
-    one, again, other = (seeded(clone(search), seed) for seed in (1, 1, 2))
-    inside = [found.estimator[-1].random_state for found in (one, again, other)]
-    folds = [found.cv.random_state for found in (one, again, other)]
+    first, again, other = (seeded(clone(search), seed) for seed in (1, 1, 2))
+    inside = [seeded_search.estimator[-1].random_state for seeded_search in (first, again, other)]
+    folds = [seeded_search.cv.random_state for seeded_search in (first, again, other)]
     assert inside[0] == inside[1] != inside[2]
     assert folds[0] == folds[1] != folds[2]
     assert forest.random_state is None
@@ -226,9 +226,11 @@ def test_a_seed_sets_every_random_state():
 def test_references_differ_by_their_seeds_and_come_out_again():
     X, y = table()
     target = target_of(RandomForestClassifier(5, random_state=0), y)
-    one, again, other = (target.trained(X, y, seed).signals(X, y).confidence for seed in (1, 1, 2))
-    assert np.array_equal(one, again)
-    assert not np.array_equal(one, other)
+    first, again, other = (
+        target.trained(X, y, seed).signals(X, y).confidence for seed in (1, 1, 2)
+    )
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
 
 
 def test_a_search_is_asked_and_trained():
@@ -246,10 +248,10 @@ def test_a_regression_has_squares():
     y = X @ [1.0, 2.0, 0.0] + np.random.default_rng(0).standard_normal(ROWS)
     target = target_of(LinearRegression().fit(X[:60], y[:60]), y)
     assert target.labels.classes is None
-    found = target.signals(X, y)
+    computed = target.signals(X, y)
     loss = (LinearRegression().fit(X[:60], y[:60]).predict(X) - y) ** 2 / (2 * np.var(y))
-    np.testing.assert_allclose(found.confidence, -np.log(np.expm1(loss)), rtol=1e-4, atol=1e-5)
-    assert found.views.shape == (ROWS, 0)
+    np.testing.assert_allclose(computed.confidence, -np.log(np.expm1(loss)), rtol=1e-4, atol=1e-5)
+    assert computed.views.shape == (ROWS, 0)
     assert target.labels.numbers(y).tolist() == [0] * ROWS
     memorised = target_of(DecisionTreeRegressor(), y).trained(X, y, seed=0)
     assert np.all(memorised.signals(X, y).confidence == LARGEST)
@@ -262,10 +264,10 @@ def model_of(X, y, **settings):
     return PrivateLogisticRegression(5.0, **settings).fit(X, y)
 
 
-@pytest.mark.parametrize("how", ["output", "objective"])
-def test_a_release_is_asked_as_it_is_and_never_redrawn(how, tmp_path):
+@pytest.mark.parametrize("mechanism", ["output", "objective"])
+def test_a_release_is_asked_as_it_is_and_never_redrawn(mechanism, tmp_path):
     X, y = table()
-    private = model_of(X, y, mechanism=how)
+    private = model_of(X, y, mechanism=mechanism)
     path = private.save(tmp_path / "model.json")
     before = path.read_bytes()
     expected = naive(private.predict_proba(X), y)
@@ -279,10 +281,10 @@ def test_a_release_is_asked_as_it_is_and_never_redrawn(how, tmp_path):
     assert not np.array_equal(reference.release.theta, target.release.theta)
 
 
-@pytest.mark.parametrize("how", ["output", "objective"])
-def test_references_of_a_release_are_simulations_of_its_mechanism(how):
+@pytest.mark.parametrize("mechanism", ["output", "objective"])
+def test_references_of_a_release_are_simulations_of_its_mechanism(mechanism):
     X, y = table()
-    private = model_of(X, y, mechanism=how, regularization=1.0)
+    private = model_of(X, y, mechanism=mechanism, regularization=1.0)
     target = target_of(private, y)
     part = slice(0, 80)
     reference = target.trained(X[part], y[part], seed=4)
@@ -319,8 +321,8 @@ def test_releases_of_every_loss():
     two = (y > 0).astype(int)
     hinge = PrivateLinearSVC(5.0, data_norm=5.0, classes=(0, 1)).fit(X, two)
     margins = np.where(two == 1, 1, -1) * hinge.decision_function(X)
-    found = target_of(hinge, two).signals(X, two).confidence
-    np.testing.assert_allclose(found, margins, rtol=1e-4, atol=1e-5)
+    computed = target_of(hinge, two).signals(X, two).confidence
+    np.testing.assert_allclose(computed, margins, rtol=1e-4, atol=1e-5)
     ridge = PrivateRidge(5.0, data_norm=5.0, label_range=(-4.0, 4.0), huber_width=None).fit(
         X, X[:, 0]
     )
@@ -341,9 +343,9 @@ def test_a_release_with_classes_in_another_order():
     flipped = replace(
         private.release_, classes=private.release_.classes[::-1], theta=-private.release_.theta
     )
-    one, other = (target_of(release, words) for release in (private.release_, flipped))
-    found, same = (target.signals(X, words).confidence for target in (one, other))
-    np.testing.assert_array_equal(found, same)
+    first, other = (target_of(release, words) for release in (private.release_, flipped))
+    computed, same = (target.signals(X, words).confidence for target in (first, other))
+    np.testing.assert_array_equal(computed, same)
     assert isinstance(other, ReleaseTarget)
 
 
@@ -365,9 +367,9 @@ def test_refits_of_private_estimators_neither_warn_nor_spend():
         target = target_of(model, y)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            found = [target.trained(X, y, seed).signals(X, y).confidence for seed in (1, 1, 2)]
-        assert np.array_equal(found[0], found[1])
-        assert not np.array_equal(found[0], found[2])
+            computed = [target.trained(X, y, seed).signals(X, y).confidence for seed in (1, 1, 2)]
+        assert np.array_equal(computed[0], computed[1])
+        assert not np.array_equal(computed[0], computed[2])
         assert not target.is_fitted
     with pytest.warns(SeededReleaseWarning):
         PrivateLogisticRegression(1.0, data_norm=5.0, classes=(0, 1), random_state=1).fit(X, y)
@@ -406,9 +408,9 @@ def test_a_training_function():
     with pytest.raises(InvalidInput, match="train a model first"):
         target.signals(X, NAMES[y])
     p = LogisticRegression(C=4).fit(X, NAMES[y]).predict_proba(X)
-    found = target.trained(X, NAMES[y], seed=3).signals(X, NAMES[y])
+    computed = target.trained(X, NAMES[y], seed=3).signals(X, NAMES[y])
     np.testing.assert_allclose(
-        found.confidence, naive(p, 1 * (NAMES[y] == "yes")), rtol=1e-4, atol=1e-5
+        computed.confidence, naive(p, 1 * (NAMES[y] == "yes")), rtol=1e-4, atol=1e-5
     )
     assert "train" in target.description
     assert pickle.loads(pickle.dumps(target)).can_train
@@ -431,9 +433,9 @@ def test_a_model_with_its_training_function():
 def test_a_training_function_for_a_regression():
     X, _ = table()
     target = target_of(lambda X, y, seed: Ridge().fit(X, y).predict, X[:, 0], regression=True)
-    found = target.trained(X, X[:, 0], 0).signals(X, X[:, 0])
+    computed = target.trained(X, X[:, 0], 0).signals(X, X[:, 0])
     loss = (Ridge().fit(X, X[:, 0]).predict(X) - X[:, 0]) ** 2 / (2 * np.var(X[:, 0]))
-    np.testing.assert_allclose(found.confidence, -np.log(np.expm1(loss)), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(computed.confidence, -np.log(np.expm1(loss)), rtol=1e-3, atol=1e-5)
     with pytest.raises(InvalidInput, match="regression=True"):
         target_of(train, X[:, 0])
 
@@ -452,8 +454,8 @@ def test_answers_of_the_wrong_kind_are_refused_by_name():
 def test_a_training_that_fails_is_named_with_its_place():
     X, y = table()
     target = target_of(LogisticRegression(), y)
-    place = r"reference 3: could not be trained \(its fit raised ValueError in \w+\.py, line \d+\)"
-    with pytest.raises(InvalidInput, match=place) as caught:
+    pattern = r"reference 3: .*ValueError in \w+\.py, line \d+"
+    with pytest.raises(InvalidInput, match=pattern) as caught:
         target.trained(X[y == 0], y[y == 0], 0, name="reference 3")
     # The words of another library's error may quote a cell.
     assert caught.value.__cause__ is None
@@ -461,8 +463,8 @@ def test_a_training_that_fails_is_named_with_its_place():
 
 def test_a_half_without_a_class_is_no_failure_where_the_estimator_takes_it():
     X, y = table()
-    found = target_of(DummyClassifier(), y).trained(X[y == 0], y[y == 0], 0).signals(X, y)
-    assert np.all(found.confidence == np.where(y == 0, LARGEST, -LARGEST))
+    computed = target_of(DummyClassifier(), y).trained(X[y == 0], y[y == 0], 0).signals(X, y)
+    assert np.all(computed.confidence == np.where(y == 0, LARGEST, -LARGEST))
 
 
 class Odd:
@@ -505,14 +507,14 @@ def test_what_cannot_be_attacked_is_refused_with_a_remedy():
 
 def test_a_description_says_how_and_not_where_in_memory():
     _, y = table()
-    one, two = (
+    first, two = (
         target_of(
             make_pipeline(FunctionTransformer(np.log1p), LogisticRegression(C=3.0, max_iter=7)), y
         ).description
         for _ in range(2)
     )
-    assert one == two
-    assert "C=3.0" in one
+    assert first == two
+    assert "C=3.0" in first
     named = FunctionTransformer(lambda X: X)
     assert "0x" not in target_of(make_pipeline(named, LogisticRegression()), y).description
 
@@ -574,14 +576,16 @@ def test_a_description_tells_training_functions_apart():
         "recipe": Recipe(1.0),
         "other recipe": Recipe(2.0),
     }
-    told = {name: target_of(function, y).description for name, function in functions.items()}
-    assert len(set(told.values())) == len(told)
-    assert told["one"] == target_of(made(1.0), y).description
-    assert told["object"] == target_of(Trainer(1.0), y).description
-    assert told["partial"] == (
+    descriptions = {
+        name: target_of(function, y).description for name, function in functions.items()
+    }
+    assert len(set(descriptions.values())) == len(descriptions)
+    assert descriptions["one"] == target_of(made(1.0), y).description
+    assert descriptions["object"] == target_of(Trainer(1.0), y).description
+    assert descriptions["partial"] == (
         target_of(functools.partial(made(1.0), tolerance=1e-3), y).description
     )
-    assert told["unpicklable"] == target_of(made(threading.Lock()), y).description
+    assert descriptions["unpicklable"] == target_of(made(threading.Lock()), y).description
 
 
 def test_an_audit_does_not_use_up_the_warning_of_a_search():

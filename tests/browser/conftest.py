@@ -82,15 +82,15 @@ class Axe:
 
     def _run(self, page: Page, context: Any, options: Any) -> list[str]:
         options = {"resultTypes": ["violations"], **options}
-        found = page.evaluate(
+        report = page.evaluate(
             "([context, options]) => axe.run({include: [['html']], ...context}, options)",
             [context, options],
         )
-        assert found["passes"] or found["violations"], "axe-core checked nothing"
+        assert report["passes"] or report["violations"], "axe-core checked nothing"
         return [
-            f"{one['impact']}: {one['id']}: {one['help']}: {node['target']}: {node['html'][:200]}"
-            for one in found["violations"]
-            for node in one["nodes"]
+            f"{violation['impact']}: {violation['id']}: {violation['help']}: {node['target']}: {node['html'][:200]}"
+            for violation in report["violations"]
+            for node in violation["nodes"]
         ]
 
 

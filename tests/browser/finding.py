@@ -59,12 +59,12 @@ class Attempt:
 def find(works: Callable[[str], bool] | None = None) -> str:
     """The path of a browser that works; the one asked for by EXPOST_BROWSER, or none."""
     works = works or opens_files
-    asked = os.environ.get(VARIABLE)
-    if asked:
-        path = shutil.which(asked)
+    requested = os.environ.get(VARIABLE)
+    if requested:
+        path = shutil.which(requested)
         if path is None or not works(path):
             raise NoBrowser(
-                f"{VARIABLE} is {asked!r}, which is no browser that opens a page here; unset it,"
+                f"{VARIABLE} is {requested!r}, which is no browser that opens a page here; unset it,"
                 " or set it to the path of a Chromium or Chrome."
             )
         return path
@@ -87,9 +87,9 @@ def candidates() -> Iterator[str]:
         path = shutil.which(name)
         if path:
             yield path
-    yield from (place for place in PLACES if Path(place).exists())
-    asked = os.environ.get("PLAYWRIGHT_BROWSERS_PATH")
-    folders = [Path(asked)] if asked else [Path.home() / cache for cache in _CACHES]
+    yield from (path for path in PLACES if Path(path).exists())
+    chosen = os.environ.get("PLAYWRIGHT_BROWSERS_PATH")
+    folders = [Path(chosen)] if chosen else [Path.home() / cache for cache in _CACHES]
     for folder in folders:
         for pattern in _CACHED:
             # The newest first: chromium-1254, then chromium-1181.
@@ -186,8 +186,8 @@ def _runs(command: tuple[str, ...]) -> str | None:
         return str(error)
     if done.returncode == 0:
         return None
-    said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-    return said[-1] if said else f"exit code {done.returncode}"
+    output = (done.stderr.strip() or done.stdout.strip()).splitlines()
+    return output[-1] if output else f"exit code {done.returncode}"
 
 
 def main(arguments: list[str]) -> int:

@@ -14,14 +14,14 @@ GRAVE = ("serious", "critical")
 def test_axe_finds_nothing_grave(axe, made, kind):
     """On a desktop and a phone, light and dark; axe-core's own rules, best practice included."""
     page = axe.open(made(kind))
-    found = axe.violations(page) + axe.contrasts(page)
+    violations = axe.violations(page) + axe.contrasts(page)
     # No colour depends on the width: both schemes are looked at where the page is short, and
     # axe-core is quicker.
     page.emulate_media(color_scheme="dark")
-    found += axe.contrasts(page)
+    violations += axe.contrasts(page)
     page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
-    found += axe.violations(page)
-    assert [line for line in found if line.startswith(GRAVE)] == []
+    violations += axe.violations(page)
+    assert [line for line in violations if line.startswith(GRAVE)] == []
 
 
 def test_axe_sees_what_is_wrong(axe, tmp_path):
@@ -61,19 +61,19 @@ def test_contrast_is_what_wcag_says():
 
 
 def _colours(page, selector, property_):
-    found = page.locator(selector).evaluate_all(
+    colours = page.locator(selector).evaluate_all(
         """(all, property) => all.map(one => {
             const style = getComputedStyle(one);
             return one instanceof SVGElement ? style[property] : style.color;
         })""",
         property_,
     )
-    return set(found) - {"none"}
+    return set(colours) - {"none"}
 
 
-def _contrast(one, other):
+def _contrast(first, other):
     """(L₁ + 0.05)/(L₂ + 0.05) of the relative luminances, the lighter on top."""
-    dark, light = sorted(map(_luminance, (one, other)))
+    dark, light = sorted(map(_luminance, (first, other)))
     return (light + 0.05) / (dark + 0.05)
 
 

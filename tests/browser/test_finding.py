@@ -115,12 +115,12 @@ def test_where_nothing_helps_it_says_what_was_tried(machine, monkeypatch, capsys
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     machine.installer("apt-get", None)
     assert finding.main(["--install"]) == 1
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
     for words in (
         "apt-get install chromium: no network",
         "playwright install chromium: no network",
     ):
-        assert words in said
+        assert words in printed
     assert not finding.note().exists()
 
 

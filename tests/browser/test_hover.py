@@ -43,15 +43,15 @@ def test_keys_move_along_the_ranks(open_page, shelf):
 
     def check():
         row = profile.ranking[rank - 1]
-        found = facts(page)
-        assert found["rank"] == f"{rank:,} of 2,000"
-        assert found["row"] == IDS[row]
-        assert number(found["exposure"]) == pytest.approx(profile.exposure[row], rel=5e-3)
+        shown_facts = facts(page)
+        assert shown_facts["rank"] == f"{rank:,} of 2,000"
+        assert shown_facts["row"] == IDS[row]
+        assert number(shown_facts["exposure"]) == pytest.approx(profile.exposure[row], rel=5e-3)
         posterior = profile.posterior[row]
-        certainty = number(found["attacker’s certainty"])
+        certainty = number(shown_facts["attacker’s certainty"])
         assert 0 <= certainty - 100 * max(posterior, 1 - posterior) < 0.101
-        assert found["evidence of"] == ("presence" if profile.loss[row] > 0 else "absence")
-        assert found["certified to"].startswith("±")
+        assert shown_facts["evidence of"] == ("presence" if profile.loss[row] > 0 else "absence")
+        assert shown_facts["certified to"].startswith("±")
         assert chart.get_attribute("aria-valuenow") == str(rank)
         assert IDS[row] in chart.get_attribute("aria-valuetext")
 
@@ -112,9 +112,9 @@ def test_without_noise_it_tells_distances(open_page, shelf):
     page = open_page(shelf("hover-noiseless", lambda: render_html(page_of(noiseless()))))
     profile = noiseless()
     page.get_by_role("slider", name="row by rank").focus()
-    found = facts(page)
-    assert set(found) == {"rank", "row", "distance"}
-    assert number(found["distance"]) == pytest.approx(max(profile.distance), rel=5e-3)
+    shown_facts = facts(page)
+    assert set(shown_facts) == {"rank", "row", "distance"}
+    assert number(shown_facts["distance"]) == pytest.approx(max(profile.distance), rel=5e-3)
 
 
 def test_without_scripts_the_chart_is_a_picture(open_page, shelf):

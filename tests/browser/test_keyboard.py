@@ -39,17 +39,17 @@ def test_tab_comes_to_everything_in_order_and_out_again(open_page, made, kind):
     page = open_page(made(kind), size=PHONE)
     expected = page.evaluate(f"({REACHED})().length")
     assert expected
-    assert page.locator("[tabindex]").evaluate_all("all => all.every(one => one.tabIndex <= 0)")
+    assert page.locator("[tabindex]").evaluate_all("all => all.every(e => e.tabIndex <= 0)")
     visited = []
     for _ in range(expected):
         page.keyboard.press("Tab")
         visited.append(page.evaluate(FOCUSED) or {"place": None})
-    assert [one["place"] for one in visited] == list(range(expected))
+    assert [stop["place"] for stop in visited] == list(range(expected))
     # Nothing holds the focus: it leaves the page, or begins again where there is nothing else.
     page.keyboard.press("Tab")
     after = page.evaluate(FOCUSED)
     assert after is None or after["place"] == 0
-    assert [one["shown"] for one in visited if not one["marked"] or not one["seen"]] == []
+    assert [stop["shown"] for stop in visited if not stop["marked"] or not stop["seen"]] == []
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -51,14 +51,14 @@ def test_a_fragment_looks_like_the_report(open_page, cells, scheme):
         "light": ("rgb(26, 31, 36)", "rgb(245, 246, 248)"),
         "dark": ("rgb(231, 234, 238)", "rgb(18, 22, 26)"),
     }[scheme]
-    assert {one[1] for one in looks(page, ".expost")} == {paper}
+    assert {style[1] for style in looks(page, ".expost")} == {paper}
     for selector in (".expost h2", ".expost tbody td", ".expost section > p:not([class])"):
-        found = looks(page, selector)
-        assert found
-        assert {one[0] for one in found} == {ink}
+        styles = looks(page, selector)
+        assert styles
+        assert {style[0] for style in styles} == {ink}
     # Nothing of the notebook's shines through.
-    assert {one[1] for one in looks(page, ".expost tr")} == {"rgba(0, 0, 0, 0)"}
-    assert {one[3] for one in looks(page, ".expost tbody th.t")} == {"left"}
+    assert {style[1] for style in looks(page, ".expost tr")} == {"rgba(0, 0, 0, 0)"}
+    assert {style[3] for style in looks(page, ".expost tbody th.t")} == {"left"}
 
 
 def test_a_fragment_changes_nothing_else(open_page, cells, shelf):
@@ -70,7 +70,7 @@ def test_a_fragment_changes_nothing_else(open_page, cells, shelf):
 
 def test_axe_finds_nothing_grave(axe, cells):
     page = axe.open(cells)
-    found = axe.violations(page) + axe.contrasts(page)
+    violations = axe.violations(page) + axe.contrasts(page)
     page.emulate_media(color_scheme="dark")
-    found += axe.contrasts(page)
-    assert [line for line in found if line.startswith(GRAVE)] == []
+    violations += axe.contrasts(page)
+    assert [line for line in violations if line.startswith(GRAVE)] == []

@@ -5,6 +5,10 @@ import pytest
 from .pages import KINDS
 from .watching import DESKTOP, NARROW, PHONE
 
+# Elements that load something or send it, and the widths of the page and of its window.
+LOADING = "img, iframe, object, embed, link, audio, video, base, form"
+WIDTHS = "[document.documentElement.scrollWidth, innerWidth]"
+
 # Boxes of text have room above and below the letters: a third of it may lie in another's.
 LABELS = """() => [...document.querySelectorAll('figure svg[role=img]')].flatMap(svg => {
     const frame = svg.closest('figure').getBoundingClientRect();
@@ -28,7 +32,7 @@ def test_nothing_stands_in_the_page_that_could_run_or_be_fetched(open_page, made
     # As it was written: scripts of its own may set styles later.
     page = open_page(made(kind), scripts=False)
     text = made(kind).read_text()
-    assert page.locator("img, iframe, object, embed, link, audio, video, base, form").count() == 0
+    assert page.locator(LOADING).count() == 0
     attributes = page.locator("*").evaluate_all(
         "all => all.flatMap(one => one.getAttributeNames().map(name => [name, one.getAttribute(name)]))"
     )
@@ -54,7 +58,7 @@ def test_a_narrow_screen_scrolls_one_way(open_page, made, kind):
     page = open_page(made(kind), size=PHONE)
     for width, height in (PHONE, NARROW):
         page.set_viewport_size({"width": width, "height": height})
-        assert page.evaluate("[document.documentElement.scrollWidth, innerWidth]") == [width] * 2
+        assert page.evaluate(WIDTHS) == [width] * 2
         # Nothing is cut off at the side for good: what is wide has a box that scrolls.
         cut = page.evaluate(
             """[...document.querySelectorAll('body *')].filter(one =>

@@ -63,7 +63,7 @@ def _of_controls(page):
 
 def _brightness(page):
     """Of the page's background and of its text, 0 to 255."""
-    found = page.evaluate(
+    pixels = page.evaluate(
         """() => {
             const style = getComputedStyle(document.body);
             return {paper: style.backgroundColor, ink: style.color};
@@ -71,5 +71,5 @@ def _brightness(page):
     )
     return {
         name: sum(int(part) for part in re.findall(r"\d+", colour)[:3]) / 3
-        for name, colour in found.items()
+        for name, colour in pixels.items()
     }

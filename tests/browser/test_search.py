@@ -1,5 +1,7 @@
 """Looking rows up in a real browser: by number and by id."""
 
+import re
+
 import numpy as np
 import pytest
 from playwright.sync_api import expect
@@ -43,11 +45,11 @@ def test_a_number_finds_its_row_first_and_then_those_that_begin_alike(open_page,
     page = open_page(shelf("search-numbered", numbered))
     profile = synthetic(ROWS)
     page.get_by_label("Number of the row").fill("12")
-    found = results(page)
+    matches = results(page)
     expected = [row for row in range(ROWS) if str(row).startswith("12") and row != 12]
     expected.sort(key=lambda row: rank_of(profile, row))
-    assert [line["row"] for line in found] == ["12", *map(str, expected)]
-    for line in found:
+    assert [line["row"] for line in matches] == ["12", *map(str, expected)]
+    for line in matches:
         row = int(line["row"])
         assert line["rank"] == str(rank_of(profile, row))
         assert float(line["exposure"].split()[0]) == pytest.approx(profile.exposure[row], rel=5e-3)
@@ -77,11 +79,11 @@ def test_ids_are_found_whatever_their_case(open_page, shelf):
     profile = synthetic(ROWS, ids=IDS)
     box = page.get_by_label("Key or number of the row")
     box.fill("pErSoN-12")
-    found = results(page)
-    assert found[0]["row"] == "Person-12"
-    assert found[0]["rank"] == str(rank_of(profile, 12))
-    assert found[0]["number"] == "12"
-    assert {line["row"] for line in found[1:]} == {f"Person-12{digit}" for digit in range(7)}
+    matches = results(page)
+    assert matches[0]["row"] == "Person-12"
+    assert matches[0]["rank"] == str(rank_of(profile, 12))
+    assert matches[0]["number"] == "12"
+    assert {line["row"] for line in matches[1:]} == {f"Person-12{digit}" for digit in range(7)}
     box.fill("ÅNG")
     assert [line["row"] for line in results(page)] == ["Ångström"]
     # An id goes before a number that reads alike.
@@ -97,16 +99,13 @@ def test_hostile_ids_are_text(open_page, shelf):
     (line,) = results(page)
     assert line["row"].startswith('</style><script>alert("x")</script>')
     assert line["row"].endswith("\\n\\u202e&lt;")
-    assert page.locator("[data-results] script, [data-results] img").count() == 0
+    assert page.locator("[data-results] :is(script, img)").count() == 0
 
 
 def test_many_matches_are_counted_and_the_most_exposed_shown(open_page, shelf):
     page = open_page(shelf("search-keyed", keyed))
     page.get_by_label("Key or number of the row").fill("person")
-    assert (
-        "127 rows match. The 50 most exposed of them are shown."
-        in page.locator("[data-status]").inner_text()
-    )
+    assert re.findall(r"\d+", page.locator("[data-status]").inner_text()) == ["127", "50"]
     ranks = [int(line["rank"]) for line in results(page)]
     assert len(ranks) == 50
     assert ranks == sorted(ranks)

@@ -49,7 +49,7 @@ def test_the_times_are_taken_of_a_page_that_works(open_page, made):
     times = measured(open_page, made("large"))
     assert 0 < times["interactive"] <= times["loaded"]
     assert times["drawn"] > 0
-    # Far from the promise of two seconds, because a busy machine proves nothing; see the long test.
+    # Far from the goal of two seconds, because a busy machine proves nothing; see the long test.
     assert max(times.values()) < 10 * SECONDS
 
 

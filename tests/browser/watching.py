@@ -59,11 +59,13 @@ class Window:
 
     def is_quiet(self) -> None:
         """Asked for nothing but its own file, complained of nothing, opened no dialog."""
-        asked = {url.partition("#")[0] for url in self.requests}
-        assert asked - {self.own, _BLANK} == set()
+        requested = {url.partition("#")[0] for url in self.requests}
+        assert requested - {self.own, _BLANK} == set()
         assert self.console == []
         assert self.dialogs == []
-        assert self.own in asked, "the page itself was not seen to be asked for: nothing is watched"
+        assert self.own in requested, (
+            "the page itself was not seen to be asked for: nothing is watched"
+        )
 
     def _say(self, kind: str, text: str) -> None:
         if kind in ("error", "warning", "assert"):

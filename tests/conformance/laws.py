@@ -76,18 +76,18 @@ def losses_are_the_brute_force_log_ratio(
         data = subject.ordinary(SEED + seed, 7, 3, regularization)
         trial = subject.build(data, relation=relation, epsilon=20.0)
         theta = trial.release(np.random.default_rng(SEED + seed))
-        found = trial.row_losses(theta)
-        check(len(found.loss) == 7, "one loss a neighbour")
+        losses = trial.row_losses(theta)
+        check(len(losses.loss) == 7, "one loss a neighbour")
         for row in range(7):
             truth = trial.log_ratio(theta, row)
             check(
-                found.low[row] <= truth <= found.high[row],
+                losses.low[row] <= truth <= losses.high[row],
                 f"row {row}: the loss {float(truth):.6g} lies outside"
-                f" [{found.low[row]:.6g}, {found.high[row]:.6g}]",
+                f" [{losses.low[row]:.6g}, {losses.high[row]:.6g}]",
             )
             largest = max(largest, abs(float(truth)))
-            worst = max(worst, abs(float(found.loss[row] - truth)))
-        check(np.max(found.high - found.low) <= 0.05, "an interval that says something")
+            worst = max(worst, abs(float(losses.loss[row] - truth)))
+        check(np.max(losses.high - losses.low) <= 0.05, "an interval that says something")
     check(largest >= 0.1, "losses large enough to be wrong")
     check(worst <= 2e-3 * max(largest, 1.0), f"a loss is off by {worst:.3g}")
     return worst
@@ -98,11 +98,11 @@ def losses_are_the_brute_force_log_ratio(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Simulation:
-    """Losses of all rows over many releases (draws, n); they must show losses × ``seen``."""
+    """Losses of all rows over many releases (draws, n); they must show losses × ``visible``."""
 
     trial: Trial
     draws: int
-    seen: float
+    visible: float
 
     @cached_property
     def losses(self) -> FloatArray:
@@ -147,8 +147,8 @@ class Simulations:
         if key not in self._kept:
             data = subject.ordinary(SEED, 40, 3, 1.0)
             trial = subject.build_at(data, relation=relation, separation=separation)
-            draws, seen = int(self.draws * subject.effort), 1.2 if subject.effort == 1 else 1.35
-            self._kept[key] = Simulation(trial=trial, draws=draws, seen=seen)
+            draws, visible = int(self.draws * subject.effort), 1.2 if subject.effort == 1 else 1.35
+            self._kept[key] = Simulation(trial=trial, draws=draws, visible=visible)
         return self._kept[key]
 
 
@@ -160,12 +160,12 @@ def change_of_measure(
     losses, sign = simulation.losses, 1.0 if relation is ADD else -1.0
     mean = np.exp(sign * losses).mean(axis=1)
     check(agrees(mean, 1.0), f"E exp(∓loss) is {np.mean(mean):.4f}, not 1")
-    wrong = np.exp(simulation.seen * sign * losses).mean(axis=1)
+    wrong = np.exp(simulation.visible * sign * losses).mean(axis=1)
     check(not agrees(wrong, 1.0), "too few draws to see the wrong scale")
     return float(np.mean(mean)) - 1
 
 
-def belief_identity(
+def posterior_identity(
     subject: MechanismUnderTest, relation: Neighbouring, simulations: Simulations
 ) -> None:
     """E_out[sigmoid(ℓ + c)] = e^c·E_in[sigmoid(−ℓ − c)]: the change of measure, bounded.
@@ -181,7 +181,7 @@ def belief_identity(
         inside, outside = outside, inside
     rejected = False
     for shift in (0.0, 4.0, -4.0):
-        for scale in (1.0, simulation.seen):
+        for scale in (1.0, simulation.visible):
             without = expit(scale * outside + shift).mean(axis=1)
             within = np.exp(shift) * expit(-scale * inside - shift).mean(axis=1)
             same = agrees(without, 0.0, against=within)
@@ -197,8 +197,8 @@ def release_carries_its_noise(subject: MechanismUnderTest) -> None:
         data = subject.ordinary(SEED + seed, 20, 3, (1.0, 1e-3)[seed % 2])
         trial = subject.build(data, relation=REMOVE, epsilon=(0.1, 1.0, 10.0)[seed % 3])
         drawn = trial.mechanism.law.sample(1, np.random.default_rng(seed))[0]
-        found, lost = trial.noise_of(trial.release(np.random.default_rng(seed)))
-        apart = float(np.linalg.norm(found - drawn))
+        noise, lost = trial.noise_of(trial.release(np.random.default_rng(seed)))
+        apart = float(np.linalg.norm(noise - drawn))
         check(apart <= lost + 1e-9, f"the noise of a release is off by {apart:.3g}")
         check(lost <= 0.01 * np.linalg.norm(drawn), "a noise that can be told from another")
 
@@ -240,20 +240,20 @@ def expected_loss(
     return float(np.mean(pooled)) / target - 1
 
 
-# Law 4: the promise.
+# Law 4: the guarantee.
 
 
-def promise(subject: MechanismUnderTest, *, epsilon: float = 1.0, draws: int = 1000) -> float:
-    """No exposure passes ε but with the promised probability, on data made to come close.
+def guarantee(subject: MechanismUnderTest, *, epsilon: float = 1.0, draws: int = 1000) -> float:
+    """No exposure passes ε but with the guaranteed probability, on data made to come close.
 
-    Returns the largest share of the promise that a row uses.
+    Returns the largest share of the guarantee that a row uses.
     """
     used = 0.0
     for extreme in subject.extremes():
         trial = subject.build(extreme.data, relation=extreme.relation, epsilon=epsilon)
         share = trial.separation(extreme.row) / subject.allowed(epsilon)
         check(share <= 1 + 1e-9, f"a row is separated by {share:.4g} of what is allowed")
-        check(share >= extreme.share, f"noise for {extreme.share / share:.3g} times the promise")
+        check(share >= extreme.share, f"noise for {extreme.share / share:.3g} times the guarantee")
         used = max(used, share)
         rng = np.random.default_rng(SEED)
         count = int(subject.effort * draws / (1 if len(extreme.data.X) < 100 else 10))
@@ -269,8 +269,8 @@ def promise(subject: MechanismUnderTest, *, epsilon: float = 1.0, draws: int = 1
     return used
 
 
-def promise_outside_the_ball(subject: MechanismUnderTest, *, epsilon: float = 1.0) -> float:
-    """Rows and labels far past their bounds still cannot pass the promise."""
+def guarantee_outside_the_ball(subject: MechanismUnderTest, *, epsilon: float = 1.0) -> float:
+    """Rows and labels far past their bounds still cannot pass the guarantee."""
     import warnings
 
     import expost
@@ -290,12 +290,12 @@ def promise_outside_the_ball(subject: MechanismUnderTest, *, epsilon: float = 1.
         warnings.simplefilter("ignore", NoGuaranteeWarning)
         for seed in range(5):
             model = subject.estimator(epsilon, regularization=4.0, random_state=seed).fit(X, y)
-            found = expost.profile(model, X, y)
+            profile = expost.profile(model, X, y)
             if subject.is_pure:
-                check(np.max(found.exposure) <= epsilon * (1 + 1e-9), "an exposure passes ε")
-            if found.losses.law is not None:
-                share = float(np.max(found.losses.law.separation)) / subject.allowed(epsilon)
-                check(share <= 1 + 1e-9, f"a row uses {share:.3g} of the promise")
+                check(np.max(profile.exposure) <= epsilon * (1 + 1e-9), "an exposure passes ε")
+            if profile.losses.law is not None:
+                share = float(np.max(profile.losses.law.separation)) / subject.allowed(epsilon)
+                check(share <= 1 + 1e-9, f"a row uses {share:.3g} of the guarantee")
                 largest = max(largest, share)
     return largest
 
@@ -353,11 +353,11 @@ def predictions_follow_the_rules(subject: MechanismUnderTest) -> None:
         check(np.allclose(fitted, expected, rtol=1e-12, atol=1e-14), "the rows of the fit")
         scores = [float(np.dot(row, release.theta)) for row in expected]
         for model in (release, Release.from_json(release.to_json())):
-            found = model.scores(X)
-            check(np.allclose(found, scores, rtol=1e-9, atol=1e-12), "the scores of rows")
+            computed = model.scores(X)
+            check(np.allclose(computed, scores, rtol=1e-9, atol=1e-12), "the scores of rows")
         if hasattr(estimator, "decision_function"):
-            found = estimator.decision_function(X)
-            check(np.allclose(found, scores, rtol=1e-9, atol=1e-12), "the decision function")
+            computed = estimator.decision_function(X)
+            check(np.allclose(computed, scores, rtol=1e-9, atol=1e-12), "the decision function")
 
 
 # Law 5: less ε, less loss.
@@ -378,10 +378,10 @@ def vanishing(subject: MechanismUnderTest, relation: Neighbouring) -> None:
     check(0 < before <= 1e-4, f"losses of {before:.3g} are left at ε = 1e-6")
 
 
-def more_noise_less_belief(
+def more_noise_less_posterior(
     subject: MechanismUnderTest, relation: Neighbouring, simulations: Simulations
 ) -> None:
-    """A typical belief never rises with the noise, and is what simulation finds."""
+    """A expected posterior never rises with the noise, and is what simulation finds."""
     data = subject.ordinary(SEED, 40, 3, 1.0)
     before = None
     for epsilon in np.geomspace(1e-3, 1e3, 13):
@@ -389,17 +389,20 @@ def more_noise_less_belief(
         law = trial.row_losses(trial.centre).law
         if law is None:
             return
-        belief = law.expected_posterior()
-        check(np.all((belief >= 0.5) & (belief <= 1)), "a typical belief is below a coin's")
+        posterior = law.expected_posterior()
+        check(
+            np.all((posterior >= 0.5) & (posterior <= 1)),
+            "a expected posterior is below random guessing",
+        )
         if before is not None:
-            check(np.all(belief >= before - 1e-12), "more noise raises a typical belief")
-        before = belief
+            check(np.all(posterior >= before - 1e-12), "more noise raises a expected posterior")
+        before = posterior
     simulation = simulations.of(subject, relation, NEAR[subject.is_pure])
     law = simulation.trial.row_losses(simulation.trial.centre).law
     sign = -1.0 if relation is ADD else 1.0
     simulated = expit(sign * simulation.losses).mean(axis=1)
     target = float(np.mean(law.expected_posterior()))
-    check(agrees(simulated, target), "the typical belief is not what simulation finds")
+    check(agrees(simulated, target), "the expected posterior is not what simulation finds")
     check(not agrees(expit(1.2 * sign * simulation.losses).mean(axis=1), target), "no power")
 
 
@@ -433,8 +436,8 @@ def blocks_and_workers(subject: MechanismUnderTest, relation: Neighbouring) -> N
         trial = subject.build(data, relation=relation, epsilon=10.0)
         if theta is None:
             theta = trial.release(np.random.default_rng(SEED))
-        found = trial.row_losses(theta)
-        return theta, [found.loss, found.low, found.high, found.distance]
+        losses = trial.row_losses(theta)
+        return theta, [losses.loss, losses.low, losses.high, losses.distance]
 
     theta, first = answer()
     again = answer(theta)[1]
@@ -482,13 +485,13 @@ def intervals_hold_the_truth(
         epsilon = float(10 ** rng.uniform(-1, 3))
         trial = subject.build(data, relation=relation, epsilon=epsilon)
         theta = trial.release(rng)
-        found = trial.row_losses(theta)
-        for row in range(len(found.loss)):
+        losses = trial.row_losses(theta)
+        for row in range(len(losses.loss)):
             truth = trial.log_ratio(theta, row)
-            inside = found.low[row] <= truth <= found.high[row]
+            inside = losses.low[row] <= truth <= losses.high[row]
             check(inside, f"problem {seed}, row {row}: {float(truth)!r} is outside its interval")
             tried += 1
-            width = found.high[row] - found.low[row]
+            width = losses.high[row] - losses.low[row]
             tight += bool(width <= max(1e-6, 0.1 * abs(float(truth))))
     return tried, tight
 
@@ -534,10 +537,10 @@ def intervals_hold_the_cells(subject: MechanismUnderTest) -> int:
         ]
         thetas += [trial.release(rng) for _ in range(20)]
         for theta in thetas:
-            found = trial.row_losses(theta)
+            losses = trial.row_losses(theta)
             for row in range(6):
                 truth = trial.cell_log_ratio(theta, row)
-                check(found.low[row] <= truth <= found.high[row], "a cell's loss is outside")
+                check(losses.low[row] <= truth <= losses.high[row], "a cell's loss is outside")
                 tried += 1
     return tried
 
@@ -550,8 +553,8 @@ def every_law(subject: MechanismUnderTest) -> Iterator[tuple[str, object]]:
             f"1 {relation.value}",
             lambda r=relation: losses_are_the_brute_force_log_ratio(subject, r),
         )
-    yield "4", lambda: promise(subject)
-    yield "4 clipping", lambda: promise_outside_the_ball(subject)
+    yield "4", lambda: guarantee(subject)
+    yield "4 clipping", lambda: guarantee_outside_the_ball(subject)
     yield "4 predictions", lambda: predictions_follow_the_rules(subject)
     yield "7 cells", lambda: intervals_hold_the_cells(subject)
     yield "7", lambda: intervals_hold_the_truth(subject, problems=6)
@@ -559,4 +562,4 @@ def every_law(subject: MechanismUnderTest) -> Iterator[tuple[str, object]]:
     yield "2 normaliser", lambda: normalisation(subject)
     yield "2", lambda: change_of_measure(subject, REMOVE, simulations)
     yield "3", lambda: expected_loss(subject, REMOVE, simulations)
-    yield "5", lambda: more_noise_less_belief(subject, REMOVE, simulations)
+    yield "5", lambda: more_noise_less_posterior(subject, REMOVE, simulations)

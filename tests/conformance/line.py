@@ -2,7 +2,7 @@
 
 In one dimension θ ↦ b is a decreasing bijection, so that the mass of a cell of θ is a difference of
 the noise's distribution function at ∇J. Summing cells up gives the divergence of a release that is
-rounded to them: a lower bound of the true one, and little below it. A promise that it passes is
+rounded to them: a lower bound of the true one, and little below it. A guarantee that it passes is
 broken. Nothing here imports the package.
 """
 
@@ -101,12 +101,12 @@ def divergence(p: Any, q: Any, epsilon: float) -> float:
 
 def largest_ratio(p: Any, q: Any) -> float:
     """max ∣log p/q∣ over cells with mass enough to tell."""
-    seen = (p > 1e-250) & (q > 1e-250)
-    return float(np.max(np.abs(np.log(p[seen] / q[seen]))))
+    positive = (p > 1e-250) & (q > 1e-250)
+    return float(np.max(np.abs(np.log(p[positive] / q[positive]))))
 
 
 def passing(p: Any, q: Any, epsilon: float) -> float:
     """P(∣loss∣ > ε) under the first law."""
-    seen = (p > 1e-250) & (q > 1e-250)
-    p, q = p[seen], q[seen]
+    positive = (p > 1e-250) & (q > 1e-250)
+    p, q = p[positive], q[positive]
     return float(np.sum(p[np.abs(np.log(p / q)) > epsilon]))

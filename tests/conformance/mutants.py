@@ -231,10 +231,10 @@ def _turned(relation: Neighbouring) -> Any:
     row_losses = OutputPerturbation.row_losses
 
     def turned(self: OutputPerturbation, theta: Any, neighbours: Any) -> Any:
-        found = row_losses(self, theta, neighbours)
+        losses = row_losses(self, theta, neighbours)
         if neighbours.relation is not relation:
-            return found
-        return replace(found, loss=-found.loss, low=-found.high, high=-found.low)
+            return losses
+        return replace(losses, loss=-losses.loss, low=-losses.high, high=-losses.low)
 
     return turned
 
@@ -490,7 +490,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(GaussianLaw, "expected_loss", property(lambda self: self.separation**2))
 
 
-@mutant("½(1 + TV) for the typical belief", subject=LAPLACE, law="5")
+@mutant("½(1 + TV) for the expected posterior", subject=LAPLACE, law="5")
 def _(patch: pytest.MonkeyPatch) -> None:
     def wrong(self: NormLaplaceLaw, prior: float = 0.5) -> Any:
         return 0.5 * (1 + self.advantage)
@@ -579,24 +579,24 @@ def _changed_tangent(change: Callable[[Tangent], Tangent]) -> Any:
 
 @mutant("the gradient of the averaged objective", subject=OBJECTIVE, law="1 remove")
 def _(patch: pytest.MonkeyPatch) -> None:
-    def wrong(found: Tangent) -> Tangent:
-        return replace(found, gradient=found.gradient / found.problem.count)
+    def wrong(losses: Tangent) -> Tangent:
+        return replace(losses, gradient=losses.gradient / losses.problem.count)
 
     patch.setattr(Tangent, "at", _changed_tangent(wrong))
 
 
 @mutant("the gradient without its penalty", subject=OBJECTIVE_PURE, law="1 remove")
 def _(patch: pytest.MonkeyPatch) -> None:
-    def wrong(found: Tangent) -> Tangent:
-        penalty = found.mechanism.penalty_sum * found.theta
-        return replace(found, gradient=found.gradient - penalty)
+    def wrong(losses: Tangent) -> Tangent:
+        penalty = losses.mechanism.penalty_sum * losses.theta
+        return replace(losses, gradient=losses.gradient - penalty)
 
     patch.setattr(Tangent, "at", _changed_tangent(wrong))
 
 
 @mutant("b for −b", subject=OBJECTIVE, law="1 remove")
 def _(patch: pytest.MonkeyPatch) -> None:
-    wrong = _changed_tangent(lambda found: replace(found, gradient=-found.gradient))
+    wrong = _changed_tangent(lambda losses: replace(losses, gradient=-losses.gradient))
     patch.setattr(Tangent, "at", wrong)
 
 
@@ -633,10 +633,10 @@ def _(patch: pytest.MonkeyPatch) -> None:
     row_losses = Tangent.row_losses
 
     def wrong(self: Tangent, change: Any) -> Any:
-        found = row_losses(self, change)
+        losses = row_losses(self, change)
         if change.relation is not Neighbouring.ADD:
-            return found
-        return replace(found, loss=-found.loss, low=-found.high, high=-found.low)
+            return losses
+        return replace(losses, loss=-losses.loss, low=-losses.high, high=-losses.low)
 
     patch.setattr(Tangent, "row_losses", wrong)
 

@@ -70,7 +70,7 @@ class Trial(Protocol):
 
     @property
     def epsilon(self) -> float:
-        """What the mechanism promises."""
+        """What the mechanism guarantees."""
 
     def release(self, rng: np.random.Generator) -> FloatArray:
         """θ ~ p(· ∣ D), by the product."""
@@ -113,7 +113,7 @@ class Trial(Protocol):
 class MechanismUnderTest(Protocol):
     """A mechanism with everything that the laws need to know of it.
 
-    ``is_pure``  whether it promises that no exposure passes ε.
+    ``is_pure``  whether it guarantees that no exposure passes ε.
     ``effort``   the share of the usual draws that is enough, or affordable.
     """
 
@@ -134,7 +134,7 @@ class MechanismUnderTest(Protocol):
         """The mechanism with the noise that puts the farthest neighbour at ``separation``."""
 
     def allowed(self, epsilon: float) -> float:
-        """The largest separation of two laws of θ that the promise of ``epsilon`` allows."""
+        """The largest separation of two laws of θ that the guarantee of ``epsilon`` allows."""
 
     def estimator(self, epsilon: float, **parameters: Any) -> Any:
         """The scikit-learn face of the mechanism, for rows outside the unit ball."""
@@ -154,9 +154,9 @@ class OutputTrial:
         return self.mechanism.epsilon
 
     def minimiser(self, X: FloatArray, y: FloatArray) -> Minimiser:
-        how = self.mechanism
-        penalty = np.full(X.shape[1], how.regularization)
-        return minimise(glm.Objective.of(X=X, y=y, loss=how.loss, penalty=penalty))
+        mechanism = self.mechanism
+        penalty = np.full(X.shape[1], mechanism.regularization)
+        return minimise(glm.Objective.of(X=X, y=y, loss=mechanism.loss, penalty=penalty))
 
     @cached_property
     def base(self) -> Minimiser:
@@ -296,14 +296,14 @@ class ObjectiveTrial:
     @cached_property
     def penalty_sum(self) -> float:
         """λ by hand: nΛ, or what leaves half of ε for the noise."""
-        how = self.mechanism
-        asked = len(self.data.X) * self.data.regularization
+        mechanism = self.mechanism
+        requested = len(self.data.X) * self.data.regularization
         curvature = {"logistic": 0.25, "huber-hinge": 1.0, "huber": 1.0, "squared": 1.0}[
-            how.loss.name
+            mechanism.loss.name
         ]
-        if how.calibration == "published":
-            return max(asked, 2 * curvature / how.epsilon)
-        return max(asked, curvature / float(np.expm1(how.epsilon / 2)))
+        if mechanism.calibration == "published":
+            return max(requested, 2 * curvature / mechanism.epsilon)
+        return max(requested, curvature / float(np.expm1(mechanism.epsilon / 2)))
 
     def problem(self, X: FloatArray, y: FloatArray) -> glm.Objective:
         """The averaged objective of any rows under D's public constants."""
@@ -313,9 +313,9 @@ class ObjectiveTrial:
     @cached_property
     def own(self) -> glm.Objective:
         """As the product poses it."""
-        how = self.mechanism
-        penalty = np.full(how.dimension, how.total_regularization)
-        return glm.Objective.of(X=self.data.X, y=self.data.y, loss=how.loss, penalty=penalty)
+        mechanism = self.mechanism
+        penalty = np.full(mechanism.dimension, mechanism.total_regularization)
+        return glm.Objective.of(X=self.data.X, y=self.data.y, loss=mechanism.loss, penalty=penalty)
 
     @cached_property
     def centre(self) -> FloatArray:
@@ -583,7 +583,7 @@ class Objective(Output):
 
     @property
     def is_pure(self) -> bool:
-        """The squared loss is promised nothing: its gradient is not bounded."""
+        """The squared loss has no guarantee: its gradient is not bounded."""
         return self.noise == "laplace" and self.loss != "squared"
 
     def delta(self, epsilon: float) -> float | None:
@@ -721,8 +721,8 @@ class Coordinate(Output):
 
     def extremes(self):
         """A shift along one axis uses 1/√d of the guarantee."""
-        for found in super().extremes():
-            yield replace(found, share=found.share / np.sqrt(found.data.X.shape[1]))
+        for case in super().extremes():
+            yield replace(case, share=case.share / np.sqrt(case.data.X.shape[1]))
 
 
 SUBJECTS: list[MechanismUnderTest] = [
@@ -740,5 +740,5 @@ SUBJECTS += [
     Objective(noise="gaussian", loss="logistic", margin=1.5),
 ]
 SUBJECTS += [Coordinate(loss=loss) for loss in ("logistic", "squared")]
-# Of the published calibrations only the promise is a matter of its own.
+# Of the published calibrations only the guarantee is a matter of its own.
 PUBLISHED = Objective(noise="gaussian", loss="huber-hinge", calibration="published")

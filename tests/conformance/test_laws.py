@@ -25,8 +25,8 @@ def test_change_of_measure(subject, relation):
 
 
 @each_subject
-def test_belief_identity_where_the_laws_hardly_meet(subject):
-    laws.belief_identity(subject, REMOVE, simulations)
+def test_posterior_identity_where_the_laws_hardly_meet(subject):
+    laws.posterior_identity(subject, REMOVE, simulations)
 
 
 @each_subject
@@ -46,13 +46,13 @@ def test_a_release_carries_its_noise(subject):
 
 
 @pytest.mark.parametrize("subject", [*SUBJECTS, PUBLISHED], ids=lambda s: s.name)
-def test_promise(subject):
-    laws.promise(subject)
+def test_guarantee(subject):
+    laws.guarantee(subject)
 
 
 @each_subject
-def test_promise_outside_the_ball(subject):
-    laws.promise_outside_the_ball(subject)
+def test_guarantee_outside_the_ball(subject):
+    laws.guarantee_outside_the_ball(subject)
 
 
 @each_subject
@@ -68,8 +68,8 @@ def test_vanishing_epsilon(subject, relation):
 
 @each_relation
 @each_subject
-def test_more_noise_less_belief(subject, relation):
-    laws.more_noise_less_belief(subject, relation, simulations)
+def test_more_noise_less_posterior(subject, relation):
+    laws.more_noise_less_posterior(subject, relation, simulations)
 
 
 @each_relation
@@ -112,10 +112,10 @@ def test_record_the_laws():
                 "mean exp(∓loss) − 1": laws.change_of_measure(subject, relation, full),
                 "mean loss / closed form − 1": laws.expected_loss(subject, relation, full),
             }
-            laws.more_noise_less_belief(subject, relation, full)
-            laws.belief_identity(subject, relation, full)
+            laws.more_noise_less_posterior(subject, relation, full)
+            laws.posterior_identity(subject, relation, full)
         entry["mean q/p − 1"] = laws.normalisation(subject, draws=40_000)
-        entry["largest share of the promise used"] = laws.promise(subject, draws=6_000)
+        entry["largest share of the guarantee used"] = laws.guarantee(subject, draws=6_000)
         tried, tight = laws.intervals_hold_the_truth(subject, problems=problems, first=1000)
         entry["intervals tried, none missed"] = tried
         entry["of these within a tenth of their loss"] = tight

@@ -149,12 +149,12 @@ def apart(
 
 def sampled_losses(trainer, trainings: int, seed: int = 0):
     """(trainings × n,) losses, and the largest μ of a row among them."""
-    found, widest = [], 0.0
+    losses, widest = [], 0.0
     for draw in range(trainings):
         training = trainer.run(SeededDraws(np.random.default_rng([seed, draw])))
-        found.append(training.losses)
+        losses.append(training.losses)
         widest = max(widest, float(np.max(training.transcript.separation)))
-    return np.concatenate(found), widest
+    return np.concatenate(losses), widest
 
 
 def deviation(loss) -> float:

@@ -57,8 +57,12 @@ def log_normal(point, mean, scale):
 
 def scale_of(trainer: Trainer) -> float:
     """s of global sensitivity: σC where a row is removed, 2σC where it is replaced."""
-    how = trainer.mechanism
-    return how.noise_multiplier * how.clip * (2 if how.relation is Neighbouring.REPLACE else 1)
+    mechanism = trainer.mechanism
+    return (
+        mechanism.noise_multiplier
+        * mechanism.clip
+        * (2 if mechanism.relation is Neighbouring.REPLACE else 1)
+    )
 
 
 def losses(trainer: Trainer, steps: list[Step], scales=None):
@@ -71,22 +75,22 @@ def losses(trainer: Trainer, steps: list[Step], scales=None):
         if trainer.candidates is not None:
             other[:] = gradients(trainer, step.parameters, trainer.candidates)
         s = scale_of(trainer) if scales is None else scales[number]
-        seen = step.noisy_sum.numpy()
+        noisy_sum = step.noisy_sum.numpy()
         inside = np.isin(np.arange(n), step.batch)
         for row in range(n):
             rest = g[inside & (np.arange(n) != row)].sum(axis=0)
-            total[row] += _term(trainer, seen, rest, g[row], other[row], inside[row], s)
+            total[row] += _term(trainer, noisy_sum, rest, g[row], other[row], inside[row], s)
     return total
 
 
-def _term(trainer, seen, rest, mine, other, was_in, s):
+def _term(trainer, noisy_sum, rest, mine, other, was_in, s):
     if trainer.adversary is Adversary.KNOWN_BATCHES:
-        with_row = log_normal(seen, rest + (mine if was_in else 0), s)
-        return with_row - log_normal(seen, rest + (other if was_in else 0), s)
+        with_row = log_normal(noisy_sum, rest + (mine if was_in else 0), s)
+        return with_row - log_normal(noisy_sum, rest + (other if was_in else 0), s)
     q = trainer.mechanism.sampling_rate
 
     def mixture(gradient):
-        logs = [log_normal(seen, rest, s), log_normal(seen, rest + gradient, s)]
+        logs = [log_normal(noisy_sum, rest, s), log_normal(noisy_sum, rest + gradient, s)]
         return logsumexp(logs, b=[1 - q, q])
 
     return mixture(mine) - mixture(other)

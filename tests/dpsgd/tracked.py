@@ -155,7 +155,7 @@ class Run:
                 part = noted.theta[start : start + p.numel()]
                 p.copy_(torch.tensor(part).view_as(p))
                 start += p.numel()
-        found = []
+        computed = []
         bounds = self.private.get("max_grad_norm")
         for x, y, _ in self.data:
             value = self.weight * self.criterion(self.plain(x[None]), y[None])
@@ -165,10 +165,10 @@ class Run:
             ]
             if isinstance(bounds, list):
                 parts = [shortened(g, bound) for g, bound in zip(parts, bounds, strict=True)]
-                found.append(np.concatenate(parts))
+                computed.append(np.concatenate(parts))
             else:
-                found.append(shortened(np.concatenate(parts), noted.clip))
-        return np.array(found)
+                computed.append(shortened(np.concatenate(parts), noted.clip))
+        return np.array(computed)
 
     def losses(self, *, rate=None, stretch=1.0, upto=None):
         """(n,) log p(transcript ∣ D) − log p(transcript ∣ D₋ᵢ), densities as they are defined.

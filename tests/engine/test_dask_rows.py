@@ -79,9 +79,9 @@ def sums(block):
 
 def figures(stream, engine, loss=None):
     """One pass; all that a profile is made of is compared by its files, at the end."""
-    found = list(problem_of(stream, engine, loss).map(sums))
-    assert len({*found}) == -(-ROWS // SIZE)
-    return found
+    sums_of_blocks = list(problem_of(stream, engine, loss).map(sums))
+    assert len({*sums_of_blocks}) == -(-ROWS // SIZE)
+    return sums_of_blocks
 
 
 def blocks(stream):
@@ -96,11 +96,11 @@ def test_a_frame_has_the_blocks_and_the_bytes_of_a_file(parquet, local, two_work
     wanted = RowStream.of(rows, encoding, BALL, size=SIZE)
     stream = RowStream.of(spread, encoding, BALL, size=SIZE)
     assert isinstance(stream.reader, CellReader)
-    for one, two in zip(blocks(wanted), blocks(stream), strict=True):
-        assert (one.start, len(one)) == (two.start, len(two))
-        assert one.X.tobytes() == two.X.tobytes()
-        assert one.y.tobytes() == two.y.tobytes()
-        assert one.ids.tolist() == two.ids.tolist()
+    for first, two in zip(blocks(wanted), blocks(stream), strict=True):
+        assert (first.start, len(first)) == (two.start, len(two))
+        assert first.X.tobytes() == two.X.tobytes()
+        assert first.y.tobytes() == two.y.tobytes()
+        assert first.ids.tolist() == two.ids.tolist()
     expected = figures(wanted, local)
     assert figures(stream, local) == expected
     # On a cluster this process computes no rows.
@@ -115,8 +115,8 @@ def who(block):
 def test_rows_stay_on_the_cluster(two_workers):
     spread, encoding = opened(frame())
     stream = RowStream.of(spread, encoding, BALL, size=SIZE)
-    found = {*problem_of(stream, two_workers).map(who)}
-    assert found <= {*two_workers._client.run(os.getpid).values()}
+    owners = {*problem_of(stream, two_workers).map(who)}
+    assert owners <= {*two_workers._client.run(os.getpid).values()}
     # Nor does the recipe go along with the way to read it.
     assert len(pickle.dumps(stream)) < 8_000
     with pytest.raises(InvalidInput, match="only the process that opened"):
@@ -129,9 +129,9 @@ def test_where_partitions_end_changes_no_block(ends):
     _, encoding = opened(table(ROWS))
     stream = RowStream.of(spread, encoding, BALL, size=SIZE)
     whole = RowStream.of(opened(table(ROWS))[0], encoding, BALL, size=SIZE)
-    for one, two in zip(blocks(whole), blocks(stream), strict=True):
-        assert one.start == two.start
-        assert one.X.tobytes() == two.X.tobytes()
+    for first, two in zip(blocks(whole), blocks(stream), strict=True):
+        assert first.start == two.start
+        assert first.X.tobytes() == two.X.tobytes()
 
 
 def test_a_frame_that_the_cluster_holds_already(parquet, two_workers, local):
@@ -146,7 +146,7 @@ def test_a_frame_that_the_cluster_holds_already(parquet, two_workers, local):
     with (
         distributed.Client(two_workers._client.cluster, set_as_default=False) as other,
         engine_of(other) as engine,
-        pytest.raises(InvalidInput, match="give the client that they were persisted with"),
+        pytest.raises(InvalidInput, match="persisted with"),
     ):
         list(problem_of(stream, engine).map(who))
 
@@ -162,7 +162,7 @@ def arrays(seed=3):
 def test_arrays_have_the_bytes_of_a_file(local, two_workers, tmp_path, regression):
     X, y = arrays()
     y = y + 0.25 if regression else y
-    columns = {f"x{place}": X[:, place] for place in range(5)}
+    columns = {f"x{index}": X[:, index] for index in range(5)}
     pq.write_table(pa.table({**columns, "y": y}), tmp_path / "rows.parquet")
     classes, loss = (None, Squared(label_bound=2.0)) if regression else ((0, 1), None)
     scale = LabelScale(bound=2.0) if regression else None
@@ -188,17 +188,17 @@ def test_opening_arrays_computes_nothing():
 
 
 @pytest.mark.parametrize(
-    ("X", "y", "said"),
+    ("X", "y", "message"),
     [
-        (da.zeros((10, 2)), da.zeros(9), "have 10 and 9 rows: must have the same number"),
+        (da.zeros((10, 2)), da.zeros(9), "10 and 9 rows"),
         (da.zeros(10), da.zeros(10), r"of shapes \(n, d\) and \(n,\)"),
         (np.zeros(10), np.zeros(10), r"of shapes \(n, d\) and \(n,\)"),
         (da.zeros((10, 0)), da.zeros(10), "at least one row and one column"),
         (da.zeros((10, 2))[da.zeros(10) == 0], da.zeros(10), "X: has an unknown length"),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused(X, y, said):
-    with pytest.raises(InvalidInput, match=said):
+def test_arrays_that_do_not_fit_are_refused(X, y, message):
+    with pytest.raises(InvalidInput, match=message):
         RowStream.of_arrays(X, y, BALL)
 
 
@@ -220,10 +220,7 @@ def test_partitions_that_differ_in_type_are_refused():
     meta = pd.DataFrame({"a": pd.Series([], dtype=object)})
     with dask.config.set({"dataframe.convert-string": False}):
         mixed = dd.from_delayed([first, second], meta=meta, verify_meta=False)
-        with pytest.raises(
-            InvalidInput,
-            match=r"column 'a': its partitions are of different types \(int64, string\)",
-        ):
+        with pytest.raises(InvalidInput, match=r"column 'a': .*\(int64, string\)"):
             open_table(mixed)
         empty = dask.delayed(pd.DataFrame)({"a": pd.Series([None, None], dtype=object)})
         text = dd.from_delayed([empty, second, empty], meta=meta, verify_meta=False)
@@ -258,7 +255,7 @@ def test_a_partition_that_changes_is_told(tmp_path):
     spread, encoding = opened(source)
     stream = RowStream.of(spread, encoding, BALL, size=SIZE)
     (tmp_path / "mark").touch()
-    with pytest.raises(InvalidInput, match="a partition changed while the table was being read"):
+    with pytest.raises(InvalidInput, match="partition changed"):
         blocks(stream)
 
 
@@ -273,9 +270,9 @@ def test_a_profile_has_the_files_of_one_from_parquet(two_workers, tmp_path, monk
     model = tmp_path / "made" / "model.json"
     spans = list(itertools.pairwise((0, 7, 200, 201, streams.ROWS)))
     frame = dd.from_map(people, spans, meta=people((0, 1)))
-    asked = {"ids": "number"}
-    profile(model, source, out=tmp_path / "file", engine="local:2", **asked)
-    profile(model, frame, out=tmp_path / "frame", engine=two_workers._client, **asked)
+    options = {"ids": "number"}
+    profile(model, source, out=tmp_path / "file", engine="local:2", **options)
+    profile(model, frame, out=tmp_path / "frame", engine=two_workers._client, **options)
     name = "profile.CURATOR-ONLY.parquet"
     wanted = streams.contents(tmp_path / "file" / name)
     assert len(wanted) >= 5
@@ -288,9 +285,9 @@ def test_a_profile_of_arrays_is_that_of_rows_in_memory(tmp_path):
     with pytest.warns(PrivacyLeakWarning), pytest.warns(SeededReleaseWarning):
         model = PrivateLogisticRegression(data_norm=5.0, random_state=0).fit(X, y)
     arrays = da.from_array(X, chunks=(300, 2)), da.from_array(y, chunks=90)
-    found = profile(model, *arrays, out=tmp_path / "arrays")
+    result = profile(model, *arrays, out=tmp_path / "arrays")
     wanted = expost.profile(model, X, y)
-    lines = pa.concat_tables(found.batches())
+    lines = pa.concat_tables(result.batches())
     assert lines.num_rows == 700
     loss = lines.column("loss").to_numpy()
     np.testing.assert_allclose(loss, wanted.loss, rtol=1e-6, atol=1e-9)

@@ -48,8 +48,8 @@ def identity(item):
 )
 def test_an_item_arrives_as_it_is(engine, item):
     # A tuple that starts with a function is a call to some schedulers, a text the name of a task.
-    (found,) = engine.map(identity, [item])
-    np.testing.assert_equal(found, item)
+    (returned,) = engine.map(identity, [item])
+    np.testing.assert_equal(returned, item)
 
 
 def refuse_three(number):
@@ -66,9 +66,9 @@ def test_an_error_of_a_task_is_raised_as_itself_and_ends_the_rest(engine):
             taken.append(number)
             yield number
 
-    found = []
-    with pytest.raises(WrongRows, match=r"^row 3: is not of this model; pass its training rows\.$"):
-        found.extend(engine.map(refuse_three, items()))
+    results = []
+    with pytest.raises(WrongRows, match=r"^row 3: .*training rows\.$"):
+        results.extend(engine.map(refuse_three, items()))
     assert len(taken) < 50
     # The engine goes on.
     assert list(engine.map(identity, range(5))) == list(range(5))
@@ -106,7 +106,7 @@ def blas_threads(_):
 
 def test_a_task_has_one_blas_thread(engine):
     with threadpool_limits(limits=2, user_api="blas"):
-        assert {count for found in engine.map(blas_threads, range(6)) for count in found} == {1}
+        assert {count for counts in engine.map(blas_threads, range(6)) for count in counts} == {1}
         assert set(blas_threads(0)) == {2}
 
 
@@ -288,10 +288,10 @@ def test_workers_of_another_version_are_refused():
     other = {**same, "numpy": "1.0"}
     with pytest.raises(
         InvalidInput,
-        match=r"engine: tcp://b has numpy 1\.0, and here it is .*same version in both\.$",
+        match=r"^engine: tcp://b has numpy 1\.0",
     ):
         check_versions({"tcp://a": same, "tcp://b": other})
-    absent = {name: found for name, found in same.items() if name != "expost"}
+    absent = {name: version for name, version in same.items() if name != "expost"}
     with pytest.raises(InvalidInput, match=r"tcp://b has expost \(not installed\)"):
         check_versions({"tcp://b": absent})
 
@@ -301,13 +301,13 @@ def test_workers_that_compute_differently_are_refused():
     assert any("openblas" in part or "mkl" in part or "blis" in part for part in mine)
     assert check_machines({"tcp://a": mine, "tcp://b": mine}) == mine
     other = (*mine[:-1], "openblas 0.3 for Prescott")
-    with pytest.raises(InvalidInput, match=r"tcp://a and tcp://b compute differently .*Prescott"):
+    with pytest.raises(InvalidInput, match=r"tcp://a and tcp://b .*Prescott"):
         check_machines({"tcp://a": mine, "tcp://b": other})
 
 
 def test_a_worker_that_comes_later_is_looked_at_too():
     task = dask_module._Task(identity, (*machine()[:-1], "openblas 0.3 for Prescott"))
-    with pytest.raises(InvalidInput, match="one that joined later compute differently"):
+    with pytest.raises(InvalidInput, match="joined later"):
         pickle.loads(pickle.dumps(task))(1)
     assert dask_module._Task(identity, machine())(1) == 1
 
@@ -357,9 +357,7 @@ def test_an_item_that_kills_its_workers_is_given_up():
     import distributed
 
     client = _Client(killed=distributed.KilledWorker("task", None, 3))
-    with pytest.raises(
-        ExpostError, match="several workers died while they processed the same rows"
-    ):
+    with pytest.raises(ExpostError, match="several workers died"):
         list(engine_on(client).map(identity, [1]))
     assert client.sent == dask_module._ROUNDS
 

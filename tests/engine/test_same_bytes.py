@@ -36,7 +36,7 @@ def local():
 @pytest.fixture(scope="module")
 def losses(parquet, local):
     """What the losses of any block follow from, for three models of one table."""
-    found = []
+    arrays = []
     for loss, options in (
         ("huber-hinge", {}),
         ("squared", {}),
@@ -44,23 +44,23 @@ def losses(parquet, local):
     ):
         release, _, rows, encoding = released(parquet, loss, **options)
         problem = streamed(release, rows, encoding, local, SIZE)
-        found.append((release, rows, encoding, release.mechanism.prepare(problem, release.theta)))
-    return found
+        arrays.append((release, rows, encoding, release.mechanism.prepare(problem, release.theta)))
+    return arrays
 
 
 def everything(losses, engine, source=None):
     """All that a profile is made of, as bytes."""
-    found = []
+    arrays = []
     for release, rows, encoding, every in losses:
         problem = streamed(release, source or rows, encoding, engine, SIZE)
         for part in problem.map(every):
-            found += [part.loss, part.low, part.high, part.distance, part.distance_error]
+            arrays += [part.loss, part.low, part.high, part.distance, part.distance_error]
     release, rows, encoding, _ = losses[0]
     problem = streamed(release, source or rows, encoding, engine, SIZE)
     base = minimise(problem)
     curvature = curvature_of(problem, base)
-    found += [base.theta, curvature.second, curvature.long_rows, np.array(curvature.weight)]
-    return [np.asarray(array).tobytes() for array in found]
+    arrays += [base.theta, curvature.second, curvature.long_rows, np.array(curvature.weight)]
+    return [np.asarray(array).tobytes() for array in arrays]
 
 
 def test_the_engine_changes_no_byte(losses, local, two_workers):

@@ -1,17 +1,17 @@
-"""What the tests of struck runs share."""
+"""What the tests of interrupted runs share."""
 
 from pathlib import Path
 
 import pytest
 
-from faults.struck import Commands, Nursery, publishable, rows_file
+from faults.runs import Commands, ForkServer, publishable, rows_file
 
 
 @pytest.fixture(scope="module")
-def nursery():
-    found = Nursery()
-    yield found
-    found.close()
+def server():
+    forks = ForkServer()
+    yield forks
+    forks.close()
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +20,6 @@ def rows(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def commands(nursery, rows, tmp_path_factory) -> Commands:
+def commands(server, rows, tmp_path_factory) -> Commands:
     folder = tmp_path_factory.mktemp("undisturbed")
-    return Commands(nursery, rows, publishable(rows), folder)
+    return Commands(server, rows, publishable(rows), folder)

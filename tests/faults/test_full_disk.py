@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from evidence import record
-from faults.struck import OUT, ROWS, Undisturbed, leftovers, looked_at, other_bytes
+from faults.runs import OUT, ROWS, Undisturbed, check_folder, leftovers, other_bytes
 
 SEED = 20261117
 SIZES, MANY = 3, 20
@@ -24,27 +24,27 @@ LARGE = 64 * 2**20
 class Disk:
     """A disk of its own, of any size."""
 
-    def __init__(self, place: Path, size: int) -> None:
-        self.place = place
-        place.mkdir()
+    def __init__(self, folder: Path, size: int) -> None:
+        self.place = folder
+        folder.mkdir()
         self._mount(f"size={size}")
 
     def resize(self, size: int) -> None:
         self._mount(f"remount,size={size}")
 
-    def _mount(self, how: str) -> None:
-        command = ["mount", "-t", "tmpfs", "-o", how, "tmpfs", str(self.place)]
+    def _mount(self, options: str) -> None:
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.place)]
         subprocess.run(command, check=True, capture_output=True)
 
 
 @contextmanager
-def disk(place: Path, size: int) -> Iterator[Disk]:
-    made = Disk(place, size)
+def disk(folder: Path, size: int) -> Iterator[Disk]:
+    made = Disk(folder, size)
     try:
         yield made
     finally:
         # Lazily: whoever looks through the machine's files at this moment may be inside.
-        subprocess.run(["umount", "--lazy", str(place)], check=True, capture_output=True)
+        subprocess.run(["umount", "--lazy", str(folder)], check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
@@ -69,82 +69,82 @@ def check_refused(done, out: Path) -> None:
     assert done.err.count("\n") == 1, done.err
     assert "No space left on device" in done.err or "File too large" in done.err
     assert "free some space" in done.err
-    found = looked_at(out)
+    counts = check_folder(out)
     # Where nothing was finished --resume begins anew.
-    assert "--resume" in done.err or not found["begun"], done.err
+    assert "--resume" in done.err or not counts["begun"], done.err
     assert leftovers(out) == []
 
 
-def filled(nursery, wanted: Undisturbed, place: Path, size: int) -> bool:
+def filled(server, wanted: Undisturbed, folder: Path, size: int) -> bool:
     """Run on a disk of this size, and again where there is room. Whether it was too small."""
-    with disk(place, size) as small:
+    with disk(folder, size) as small:
         command = (*wanted.command, "--out", OUT)
-        done = nursery.run(*command, cwd=place)
+        done = server.run(*command, cwd=folder)
         if done.code != 0:
-            check_refused(done, place / OUT)
+            check_refused(done, folder / OUT)
             small.resize(LARGE)
-            done = nursery.run(*command, "--resume", cwd=place)
+            done = server.run(*command, "--resume", cwd=folder)
             assert done.code == 0, done.err
             refused = True
         else:
             refused = False
-        assert other_bytes(wanted, place) == []
-        assert not looked_at(place / OUT)["begun"]
+        assert other_bytes(wanted, folder) == []
+        assert not check_folder(folder / OUT)["begun"]
     return refused
 
 
-def limited(nursery, wanted: Undisturbed, place: Path, size: int) -> bool:
+def limited(server, wanted: Undisturbed, folder: Path, size: int) -> bool:
     """The same with a limit on the size of a file."""
-    place.mkdir()
+    folder.mkdir()
     command = (*wanted.command, "--out", OUT)
-    done = nursery.run(*command, cwd=place, limit=size)
+    done = server.run(*command, cwd=folder, limit=size)
     refused = done.code != 0
     if refused:
-        check_refused(done, place / OUT)
-        done = nursery.run(*command, "--resume", cwd=place)
+        check_refused(done, folder / OUT)
+        done = server.run(*command, "--resume", cwd=folder)
         assert done.code == 0, done.err
-    assert other_bytes(wanted, place) == []
+    assert other_bytes(wanted, folder) == []
     return refused
 
 
-def often(nursery, wanted: Undisturbed, folder: Path, sizes: int, seed: int) -> int:
+def often(server, wanted: Undisturbed, folder: Path, sizes: int, seed: int) -> int:
     """On how many of so many disks of random sizes there was no room."""
     rng = np.random.default_rng(seed)
     drawn = rng.integers(2**12, largest(wanted), sizes)
     return sum(
-        filled(nursery, wanted, folder / str(place), int(size)) for place, size in enumerate(drawn)
+        filled(server, wanted, folder / str(index), int(size)) for index, size in enumerate(drawn)
     )
 
 
-def often_limited(nursery, wanted: Undisturbed, folder: Path, sizes: int, seed: int) -> int:
+def often_limited(server, wanted: Undisturbed, folder: Path, sizes: int, seed: int) -> int:
     rng = np.random.default_rng(seed)
     most = max(len(content) for content in wanted.results.values())
     drawn = np.exp(rng.uniform(np.log(200), np.log(most), sizes))
     return sum(
-        limited(nursery, wanted, folder / str(place), int(size)) for place, size in enumerate(drawn)
+        limited(server, wanted, folder / str(index), int(size)) for index, size in enumerate(drawn)
     )
 
 
 @pytest.mark.usefixtures("mounts")
-def test_a_full_disk_costs_nothing_that_was_finished(nursery, commands, tmp_path):
-    assert often(nursery, commands["profile"], tmp_path, SIZES, SEED) >= 2
+def test_a_full_disk_costs_nothing_that_was_finished(server, commands, tmp_path):
+    assert often(server, commands["profile"], tmp_path, SIZES, SEED) >= 2
 
 
-def test_where_no_file_can_be_longer_nothing_is_cut_short(nursery, commands, tmp_path):
-    assert often_limited(nursery, commands["profile"], tmp_path, SIZES, SEED) >= 2
+def test_where_no_file_can_be_longer_nothing_is_cut_short(server, commands, tmp_path):
+    assert often_limited(server, commands["profile"], tmp_path, SIZES, SEED) >= 2
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("mounts")
-def test_disks_of_many_sizes(nursery, commands, tmp_path):
+def test_disks_of_many_sizes(server, commands, tmp_path):
     figures = {}
     for number, name in enumerate(("profile", "epsilon", "publish")):
         (tmp_path / name).mkdir()
-        full = often(nursery, commands[name], tmp_path / name, MANY, SEED + number)
+        full = often(server, commands[name], tmp_path / name, MANY, SEED + number)
         assert full >= MANY // 2
         figures[name] = {"disks": MANY, "full": full, "runs with other bytes": 0}
     (tmp_path / "limited").mkdir()
-    full = often_limited(nursery, commands["profile"], tmp_path / "limited", MANY, SEED)
+    full = often_limited(server, commands["profile"], tmp_path / "limited", MANY, SEED)
     assert full >= MANY // 2
     figures["profile, files limited"] = {"limits": MANY, "full": full, "runs with other bytes": 0}
     record(

@@ -59,31 +59,31 @@ def run(command: Command) -> None:
             main()
         except SystemExit as left:
             code = left.code
-    said = err.getvalue()
-    assert "Traceback" not in said
-    if command.secret and tables.SECRET in said:
-        raise Fault(f"a message shows a cell: {said}")
+    printed = err.getvalue()
+    assert "Traceback" not in printed
+    if command.secret and tables.SECRET in printed:
+        raise Fault(f"a message shows a cell: {printed}")
     if code == 0:
         check_whole(command.out)
         return
-    assert code == 2, (code, said)
-    assert said.startswith("expost: "), said
-    assert said.count("\n") == 1
+    assert code == 2, (code, printed)
+    assert printed.startswith("expost: "), printed
+    assert printed.count("\n") == 1
     check_nothing_partial(command.out)
-    raise Refused(said)
+    raise Refused(printed)
 
 
 def check_nothing_partial(out: Path) -> None:
     """After a failure there is nothing, or a release that is whole and listed."""
-    found = {path.name for path in out.iterdir()} if out.exists() else set()
-    if "model.json" in found:
+    files = {path.name for path in out.iterdir()} if out.exists() else set()
+    if "model.json" in files:
         # To be resumed.
-        found -= {MANIFEST, RUN}
-    if not found <= _DRAWN:
-        raise Fault(f"a failure left {sorted(found - _DRAWN)}")
-    if "model.json" in found:
+        files -= {MANIFEST, RUN}
+    if not files <= _DRAWN:
+        raise Fault(f"a failure left {sorted(files - _DRAWN)}")
+    if "model.json" in files:
         Release.load(out / "model.json")
-    if found:
+    if files:
         Ledger.load(out / "ledger.CURATOR-ONLY.json")
 
 

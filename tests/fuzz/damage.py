@@ -25,11 +25,15 @@ def _once(rng: random.Random, data: bytes, other: bytes) -> bytes:
     start, end = sorted((rng.randint(0, size), rng.randint(0, size)))
     match rng.randrange(12):
         case 0 if size:
-            place = rng.randrange(size)
-            return data[:place] + bytes([data[place] ^ 1 << rng.randrange(8)]) + data[place + 1 :]
+            position = rng.randrange(size)
+            return (
+                data[:position]
+                + bytes([data[position] ^ 1 << rng.randrange(8)])
+                + data[position + 1 :]
+            )
         case 1 if size:
-            place = rng.randrange(size)
-            return data[:place] + bytes([rng.randrange(256)]) + data[place + 1 :]
+            position = rng.randrange(size)
+            return data[:position] + bytes([rng.randrange(256)]) + data[position + 1 :]
         case 2:
             return data[:start]
         case 3:
@@ -49,13 +53,13 @@ def _once(rng: random.Random, data: bytes, other: bytes) -> bytes:
         case 9:
             return data[:start] + bytes(end - start) + data[end:]
         case 10:
-            place = rng.randint(0, len(other))
-            return data[:start] + other[place : place + rng.choice([20, 200, 10**6])]
+            position = rng.randint(0, len(other))
+            return data[:start] + other[position : position + rng.choice([20, 200, 10**6])]
         case _:
             # The last bytes of Parquet and Arrow files say how the rest is read.
             tail = max(0, size - rng.choice([8, 30, 400]))
-            place = rng.randint(tail, size)
-            return data[:place] + bytes([rng.randrange(256)]) + data[place + 1 :]
+            position = rng.randint(tail, size)
+            return data[:position] + bytes([rng.randrange(256)]) + data[position + 1 :]
 
 
 # JSON --------------------------------------------------------------------------------------------

@@ -26,9 +26,7 @@ from expost.errors import ExpostError
 SEED = 9
 LIMIT = 20.0
 _WARNINGS = [
-    found
-    for found in vars(errors).values()
-    if isinstance(found, type) and issubclass(found, Warning)
+    kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Warning)
 ]
 
 
@@ -136,16 +134,16 @@ def _check_refusal(error: ExpostError, context: bool) -> None:
     message = str(error)
     if not message.strip():
         raise Fault(f"{type(error).__name__} without a word") from error
-    told = error.__cause__ is None and (error.__suppress_context__ or error.__context__ is None)
-    if not told and not context:
+    is_plain = error.__cause__ is None and (error.__suppress_context__ or error.__context__ is None)
+    if not is_plain and not context:
         # A traceback would show the message of a library, which quotes cells.
         raise Fault(f"a refusal shows what it was made from: {message}"[:500]) from error
 
 
 def _files(folder: Path) -> set[str]:
     """The files there, but for SQLite's own beside a database that says it is written ahead."""
-    found = {str(path.relative_to(folder)) for path in folder.rglob("*")}
-    return {name for name in found if not name.endswith(("-shm", "-wal"))}
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*")}
+    return {name for name in files if not name.endswith(("-shm", "-wal"))}
 
 
 @contextmanager

@@ -134,9 +134,9 @@ def ledger() -> Ledger:
     made = "2026-01-31T12:00:00Z"
     entries = [
         entry
-        for place, release in enumerate(releases()[:3])
+        for index, release in enumerate(releases()[:3])
         for entry in release.entries(
-            {"sha256": f"{place:064x}"}, name="model.json", made=made, data=None
+            {"sha256": f"{index:064x}"}, name="model.json", made=made, data=None
         )
     ]
     written = {"sha256": "f" * 64, "model": {"sha256": "e" * 64}}
@@ -168,7 +168,7 @@ def bases(kind: str) -> tuple[Any, ...]:
         case "published":
             return tuple(report.to_json() for report in reports())
         case "encoding":
-            return tuple(json.loads(json.dumps(found.to_json())) for found in encodings())
+            return tuple(json.loads(json.dumps(encoding.to_json())) for encoding in encodings())
         case "ledger":
             return (ledger().to_json(), Ledger(salt="0" * 64).to_json())
         case "summary":
@@ -215,17 +215,17 @@ def same(first: Any, second: Any) -> bool:
     return json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
 
 
-def told(value: dict[str, Any]) -> dict[str, Any]:
+def described(value: dict[str, Any]) -> dict[str, Any]:
     """What a model.json says, but for what follows from it by floating-point work."""
-    how = {**value["mechanism"]}
+    mechanism = {**value["mechanism"]}
     for name in Release.from_json(value).mechanism.derived:
-        del how[name]
-    return {**value, "mechanism": how, "sha256": ""}
+        del mechanism[name]
+    return {**value, "mechanism": mechanism, "sha256": ""}
 
 
 def read_model(path: Path) -> None:
     release = Release.load(path)
-    assert same(told(release.to_json()), told(read_json(path)))
+    assert same(described(release.to_json()), described(read_json(path)))
     assert np.all(np.isfinite(release.theta))
     assert same(Release.from_json(release.to_json()).to_json(), release.to_json())
     coefficients, intercept = release.coefficients
@@ -243,7 +243,7 @@ def read_model(path: Path) -> None:
 def read_published(path: Path) -> None:
     report = PublishedReport.load(path)
     mine, theirs = report.to_json(), read_json(path)
-    assert same(told(mine.pop("model")), told(theirs.pop("model")))
+    assert same(described(mine.pop("model")), described(theirs.pop("model")))
     for value in (mine, theirs):
         value["sha256"] = ""
         if value["released"] is not None:
@@ -287,12 +287,12 @@ def read_given(path: Path) -> None:
 
 
 def read_ledger(path: Path) -> None:
-    found = Ledger.load(path)
-    assert found.to_json() == read_json(path)
-    assert same(Ledger.from_json(found.to_json()).to_json(), found.to_json())
-    assert found.epsilon_by_addition >= 0
-    assert 0 <= found.delta_by_addition <= 1
-    assert repr(found)
+    loaded = Ledger.load(path)
+    assert loaded.to_json() == read_json(path)
+    assert same(Ledger.from_json(loaded.to_json()).to_json(), loaded.to_json())
+    assert loaded.epsilon_by_addition >= 0
+    assert 0 <= loaded.delta_by_addition <= 1
+    assert repr(loaded)
 
 
 def make_summary(rng: random.Random, folder: Path) -> bytes:
@@ -301,9 +301,9 @@ def make_summary(rng: random.Random, folder: Path) -> bytes:
 
 
 def read_summary(text: bytes) -> None:
-    found = parse_json(text)
-    assert parse_json(render_json(found).encode()) == found
-    assert found.audience in (Audience.CURATOR_ONLY, Audience.PUBLIC, Audience.NEEDS_REVIEW)
+    parsed = parse_json(text)
+    assert parse_json(render_json(parsed).encode()) == parsed
+    assert parsed.audience in (Audience.CURATOR_ONLY, Audience.PUBLIC, Audience.NEEDS_REVIEW)
 
 
 def make_arrays(rng: random.Random, folder: Path) -> Path:
@@ -336,16 +336,16 @@ def make_arrays(rng: random.Random, folder: Path) -> Path:
 
 
 def read_arrays(path: Path) -> None:
-    found = read_attack(path)
-    assert np.all(np.isfinite(found.evidence.confidence))
-    assert found.member is None or len(found.member) == len(found.evidence.confidence)
+    arrays = read_attack(path)
+    assert np.all(np.isfinite(arrays.evidence.confidence))
+    assert arrays.member is None or len(arrays.member) == len(arrays.evidence.confidence)
 
 
 def make_store(rng: random.Random, folder: Path) -> Path:
     import pyarrow as pa
 
     store = PartStore.at(folder / "run")
-    parts = {place: store.write(place, pa.table({"x": [place, 2]})) for place in range(2)}
+    parts = {index: store.write(index, pa.table({"x": [index, 2]})) for index in range(2)}
     store.finish(parts, {"made": "now"})
     if rng.random() < 0.1:
         return folder / "run"

@@ -51,7 +51,7 @@ def options(rng: random.Random, *, file: bool = False) -> dict[str, Any]:
     return chosen
 
 
-def asked(rng: random.Random, source: Any, *, file: bool = False, **more: Any) -> Opened:
+def opened(rng: random.Random, source: Any, *, file: bool = False, **more: Any) -> Opened:
     chosen = options(rng, file=file)
     goal = rng.choice(
         [{}] * 12 + [{"target": "age", "regression": True}] * 2 + [{"target": "city"}]
@@ -130,7 +130,7 @@ def _file(kind: str) -> Any:
         # Damaged text may turn any cell into a name.
         secret = whole or kind != "csv"
         streamed = kind == "parquet" or rng.random() < 0.3
-        return asked(rng, folder / name, file=True, secret=secret, streamed=streamed)
+        return opened(rng, folder / name, file=True, secret=secret, streamed=streamed)
 
     return make
 
@@ -173,17 +173,17 @@ def make_folder(rng: random.Random, folder: Path) -> Opened:
     kind = "parquet" if rng.random() < 0.9 else "csv"
     places = rng.choice([[_PARTS[0], _PARTS[1]], [rng.choice(_PARTS), rng.choice(_PARTS)], ["."]])
     base = tables.odd_table(rng)
-    for number, place in enumerate(places):
-        (top / place).mkdir(parents=True, exist_ok=True)
+    for number, path in enumerate(places):
+        (top / path).mkdir(parents=True, exist_ok=True)
         if rng.random() < 0.85:
             write = tables.parquet_bytes if kind == "parquet" else tables.csv_bytes
             data = write(rng, base if rng.random() < 0.8 else tables.odd_table(rng))
         else:
             data, _ = _bytes(rng, kind)
         name = rng.choice([f"part-{number}.{kind}"] * 12 + ["_metadata", "a=b.parquet"])
-        (top / place / name).write_bytes(data)
+        (top / path / name).write_bytes(data)
     source = top if rng.random() < 0.8 else f"{top}/**/*.{kind}"
-    return asked(rng, source, secret=False)
+    return opened(rng, source, secret=False)
 
 
 def make_sqlite(rng: random.Random, folder: Path) -> Opened:
@@ -197,7 +197,7 @@ def make_sqlite(rng: random.Random, folder: Path) -> Opened:
         path.write_bytes(data[:16] + broken[16:] if head else broken)
     query = rng.choice(["people"] * 20 + ["SELECT * FROM people WHERE age > 30", "SELECT 1", "PRAGMA x", "SELECT *, 1/0 AS z FROM people", "absent", "SELECT number, number FROM people", "DELETE FROM people"])  # fmt: skip
     source = path if rng.random() < 0.5 else f"sqlite:///{path}"
-    return asked(rng, source, options={"query": query, "id_column": rng.choice(["number"] * 10 + ["age", None])})  # fmt: skip
+    return opened(rng, source, options={"query": query, "id_column": rng.choice(["number"] * 10 + ["age", None])})  # fmt: skip
 
 
 def make_in_memory(rng: random.Random, folder: Path) -> Opened:
@@ -223,7 +223,7 @@ def make_in_memory(rng: random.Random, folder: Path) -> Opened:
             source = _or_not(table, lambda: pa.dataset.dataset(table))
         case 5:
             source = {name: _or_not(array, lambda each=array: each.to_numpy(zero_copy_only=False)) for name, array in columns.items()}  # fmt: skip
-    return asked(rng, source)
+    return opened(rng, source)
 
 
 def _or_not(otherwise: Any, make: Any) -> Any:

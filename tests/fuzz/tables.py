@@ -89,8 +89,8 @@ def _odd(rng: random.Random, table: dict[str, Any]) -> dict[str, Any]:
     cells = table[name].to_pylist()
     match rng.randrange(14):
         case 0 | 1 | 2:
-            for place in _some(rng, cells):
-                cells[place] = rng.choice([None, *_TEXTS] if isinstance(cells[place], str) else [None, *_NUMBERS])  # fmt: skip
+            for index in _some(rng, cells):
+                cells[index] = rng.choice([None, *_TEXTS] if isinstance(cells[index], str) else [None, *_NUMBERS])  # fmt: skip
             table[name] = _array(cells)
         case 3 | 4 | 5:
             table[name] = _other_type(rng, len(cells))
@@ -110,15 +110,15 @@ def _odd(rng: random.Random, table: dict[str, Any]) -> dict[str, Any]:
             # Classes, and keys.
             table["income"] = _array([rng.choice(["no", "yes", rng.choice([None, *_TEXTS])]) for _ in cells])  # fmt: skip
         case 12:
-            for place in _some(rng, cells):
-                cells[place] = rng.choice(cells)
+            for index in _some(rng, cells):
+                cells[index] = rng.choice(cells)
             table[name] = _array(cells)
         case _:
             # Wide tables are slow; they come seldom.
             width = rng.choice([2, 5, 20]) if rng.random() < 0.97 else 300
-            for place in range(width):
-                table[f"more{place}"] = rng.choice(
-                    [table[name], pa.array([0.5 * place] * len(cells))]
+            for index in range(width):
+                table[f"more{index}"] = rng.choice(
+                    [table[name], pa.array([0.5 * index] * len(cells))]
                 )
     return table
 
@@ -138,8 +138,8 @@ def _array(cells: list[Any]) -> Any:
 
 def _other_type(rng: random.Random, rows: int) -> Any:
     """A column of a type that a feature may have, or not."""
-    small = [place % 5 for place in range(rows)]
-    texts = [(SECRET, "b", None)[place % 3] for place in range(rows)]
+    small = [index % 5 for index in range(rows)]
+    texts = [(SECRET, "b", None)[index % 3] for index in range(rows)]
     makers = [
         lambda: pa.array(small, rng.choice([pa.int8(), pa.uint8(), pa.int16(), pa.uint64()])),
         lambda: pa.array([2**64 - 1] * rows, pa.uint64()),
@@ -165,7 +165,7 @@ def _other_type(rng: random.Random, rows: int) -> Any:
         lambda: pa.nulls(rows, rng.choice([pa.null(), pa.string(), pa.float64(), pa.int64(), pa.bool_()])),
         lambda: pa.array([_month(each) for each in small], pa.month_day_nano_interval()),
         lambda: pa.RunEndEncodedArray.from_arrays(pa.array([rows], pa.int32()), pa.array([1.5])) if rows else pa.nulls(0),
-        lambda: pa.UnionArray.from_sparse(pa.array([place % 2 for place in small], pa.int8()), [pa.array(small), pa.array(texts)]),
+        lambda: pa.UnionArray.from_sparse(pa.array([index % 2 for index in small], pa.int8()), [pa.array(small), pa.array(texts)]),
         lambda: pa.array([str(each) * 10**4 for each in small]),
         lambda: pa.array([each * 1e-320 for each in small]),
         lambda: pa.array(["\x00" + SECRET] * rows),
@@ -173,8 +173,8 @@ def _other_type(rng: random.Random, rows: int) -> Any:
     return rng.choice(makers)()
 
 
-def _month(place: int) -> Any:
-    return pa.MonthDayNano([place, 1, 1])
+def _month(index: int) -> Any:
+    return pa.MonthDayNano([index, 1, 1])
 
 
 # Files -------------------------------------------------------------------------------------------

@@ -57,20 +57,20 @@ def test_read_or_refused(name):
 @pytest.mark.parametrize("name", ["model", "encoding", "summary"])
 def test_choices_that_hypothesis_makes(name):
     """Hypothesis prefers the ends of ranges, and makes what it finds small."""
-    seen = 0
+    judged_cases = 0
 
     @given(st.randoms(use_true_random=False))
     @settings(
         max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
     )
     def judged(rng):
-        nonlocal seen
+        nonlocal judged_cases
         with fresh_folder() as folder:
             judge(TARGETS[name], rng, folder)
-        seen += 1
+        judged_cases += 1
 
     judged()
-    assert seen >= 50
+    assert judged_cases >= 50
 
 
 @pytest.mark.long
@@ -80,8 +80,8 @@ def test_a_hundred_thousand_cases():
         # The dear ones first, so that none is waited for alone at the end.
         names = sorted(CASES, key=lambda name: name in PARSERS)
         tallies = pool.map(lambda name: run_apart(name, CASES[name][1]), names)
-        found = dict(zip(names, tallies, strict=True))
-    for name, tally in found.items():
+        by_target = dict(zip(names, tallies, strict=True))
+    for name, tally in by_target.items():
         figures[name] = {
             "cases": tally.cases,
             "accepted": tally.accepted,

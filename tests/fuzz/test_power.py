@@ -118,7 +118,7 @@ def test_a_job_that_leaves_half_a_page_is_found(monkeypatch):
     monkeypatch.setattr(report, "store_page", half)
     # The case of this number is a summary that can be read.
     broken = run(TARGETS["on-file"], [94], Tally())
-    assert any("a failure left ['report.CURATOR-ONLY.html']" in fault for fault in broken.faults)
+    assert any("['report.CURATOR-ONLY.html']" in fault for fault in broken.faults)
     assert pages.store_page is not half
 
 
@@ -159,7 +159,9 @@ def test_a_worker_that_dies_is_a_fault_and_the_next_goes_on(tmp_path, monkeypatc
     monkeypatch.setenv("PYTHONPATH", str(folder))
     tally = run_apart("given", 6, chunk=2)
     assert tally.accepted + tally.refused == 4
-    assert tally.faults == ["given: the process died in one of the cases range(2, 4)"]
+    (fault,) = tally.faults
+    assert fault.startswith("given: ")
+    assert fault.endswith("range(2, 4)")
 
 
 def test_a_table_that_is_whole_is_still_read_after_all_that():

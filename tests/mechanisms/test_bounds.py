@@ -54,14 +54,16 @@ def objective(loss, noise="gaussian", seed=0, epsilon=1.0):
         "dimension": WIDTH,
     }
     needed = regularization_for_publishing(BUDGET, **constants)
-    how = ObjectivePerturbation(regularization=needed, **constants)
+    mechanism = ObjectivePerturbation(regularization=needed, **constants)
     X, y = rows(loss)
-    problem = Objective.of(X=X, y=y, loss=loss, penalty=np.full(WIDTH, how.total_regularization))
+    problem = Objective.of(
+        X=X, y=y, loss=loss, penalty=np.full(WIDTH, mechanism.total_regularization)
+    )
     rng = np.random.default_rng(seed)
-    theta = how.release(problem, rng)
-    tangent = Tangent.at(how, problem, theta)
-    plain = ObjectiveBound(mechanism=how, theta=theta, failure=RHO)
-    second = TangentMechanism(budget=BUDGET, mechanism=how, theta=theta)
+    theta = mechanism.release(problem, rng)
+    tangent = Tangent.at(mechanism, problem, theta)
+    plain = ObjectiveBound(mechanism=mechanism, theta=theta, failure=RHO)
+    second = TangentMechanism(budget=BUDGET, mechanism=mechanism, theta=theta)
     dependent = replace(plain, tangent=second, released=second.release(tangent, rng))
     return plain, dependent, tangent
 
@@ -70,29 +72,29 @@ def test_the_published_volume_is_that_of_a_removal():
     """Three equal rows and hardly any noise on H: −log(1 − f″μ), which log(1 + f″μ) is below."""
     budget = replace(BUDGET, epsilon_hessian=1e6)
     loss = Squared(label_bound=1.0)
-    how = ObjectivePerturbation(
+    mechanism = ObjectivePerturbation(
         epsilon=1e3, delta=1e-3, loss=loss, regularization=0.1 / 3, rows=3, dimension=2
     )
     X, y = np.tile([[1.0, 0.0]], (3, 1)) * (1 - 1e-12), np.array([1.0, -1.0, 0.5])
-    problem = Objective.of(X=X, y=y, loss=loss, penalty=np.full(2, how.total_regularization))
+    problem = Objective.of(X=X, y=y, loss=loss, penalty=np.full(2, mechanism.total_regularization))
     rng = np.random.default_rng(0)
-    theta = how.release(problem, rng)
+    theta = mechanism.release(problem, rng)
     tangent, second = (
-        Tangent.at(how, problem, theta),
-        TangentMechanism(budget=budget, mechanism=how, theta=theta),
+        Tangent.at(mechanism, problem, theta),
+        TangentMechanism(budget=budget, mechanism=mechanism, theta=theta),
     )
     bound = ObjectiveBound(
-        mechanism=how,
+        mechanism=mechanism,
         theta=theta,
         failure=RHO,
         tangent=second,
         released=second.release(tangent, rng),
     )
     norms = upper_norms(X)
-    found = bound.volume_bound(X, norms, np.ones(3))
+    bounds = bound.volume_bound(X, norms, np.ones(3))
     true = -np.log1p(-1 / 3.1)
-    assert np.all(found >= true)
-    assert found == pytest.approx(true, rel=0.02)
+    assert np.all(bounds >= true)
+    assert bounds == pytest.approx(true, rel=0.02)
 
 
 def test_failure_probabilities():
@@ -116,11 +118,11 @@ def test_the_determinants_of_rows_in_and_out(loss):
         _, upper = plain.derivatives(X, y, norms)
         assert np.all(upper >= curvature)
         for bound in (plain, dependent):
-            found = bound.volume_bound(X, norms, upper)
+            bounds = bound.volume_bound(X, norms, upper)
             for i, x in enumerate(X):
                 changed = tangent.hessian + sign * curvature[i] * np.outer(x, x)
                 true = abs(np.linalg.slogdet(changed)[1] - logdet)
-                assert true <= found[i] + 1e-12
+                assert true <= bounds[i] + 1e-12
         assert np.all(
             dependent.volume_bound(X, norms, upper) <= plain.volume_bound(X, norms, upper)
         )
@@ -128,16 +130,18 @@ def test_the_determinants_of_rows_in_and_out(loss):
 
 def test_the_volume_bound_is_reached():
     """A single row and H = λI without it: log(1 + f″∥x∥²/λ) is what its removal loses."""
-    how = ObjectivePerturbation(
+    mechanism = ObjectivePerturbation(
         epsilon=5.0, delta=1e-3, loss=Logistic(), regularization=0.5, rows=2, dimension=2
     )
     X, y = np.array([[0.6, 0.0], [0.0, 0.0]]), np.array([1.0, -1.0])
-    problem = Objective.of(X=X, y=y, loss=Logistic(), penalty=np.full(2, how.total_regularization))
-    theta = how.release(problem, np.random.default_rng(0))
-    bound = ObjectiveBound(mechanism=how, theta=theta, failure=RHO)
+    problem = Objective.of(
+        X=X, y=y, loss=Logistic(), penalty=np.full(2, mechanism.total_regularization)
+    )
+    theta = mechanism.release(problem, np.random.default_rng(0))
+    bound = ObjectiveBound(mechanism=mechanism, theta=theta, failure=RHO)
     norms = upper_norms(X)
     _, curvature = bound.derivatives(X, y, norms)
-    hessian = Tangent.at(how, problem, theta).hessian
+    hessian = Tangent.at(mechanism, problem, theta).hessian
     gone = hessian - Logistic().curvature(X[:1] @ theta, y[:1])[0] * np.outer(X[0], X[0])
     true = np.linalg.slogdet(hessian)[1] - np.linalg.slogdet(gone)[1]
     assert bound.volume_bound(X, norms, curvature)[0] == pytest.approx(true, rel=1e-6)
@@ -148,7 +152,7 @@ def test_the_leverage_against_inverses(loss):
     """μ ≤ μ̄ ≤ 3μ (Thm 10.3), and μ̄ is no worse than either formula of the paper and erratum 6."""
     _, bound, tangent = objective(loss)
     X, _ = rows(loss, seed=3, count=200)
-    found = bound.leverage_bound(X, upper_norms(X))
+    bounds = bound.leverage_bound(X, upper_norms(X))
     noisy, penalty, d = bound.released.hessian, bound.mechanism.penalty_sum, WIDTH
     shift = bound.tangent.hessian_scale * goe_largest_eigenvalue_quantile(1 - RHO, d)
     assert bound.hessian_shift == pytest.approx(shift, rel=1e-4)
@@ -164,12 +168,12 @@ def test_the_leverage_against_inverses(loss):
     ]
     if np.linalg.eigvalsh(shifted)[0] > 0:
         candidates.append(np.einsum("ij,jk,ik->i", X, np.linalg.inv(shifted), X))
-    assert np.all(found <= np.min(candidates, axis=0) * (1 + 1e-6))
+    assert np.all(bounds <= np.min(candidates, axis=0) * (1 + 1e-6))
     event = np.linalg.eigvalsh(noisy - tangent.hessian)
     assert event[-1] <= shift
     assert event[0] >= -shift
-    assert np.all(true <= found)
-    assert np.all(found <= 3 * true * (1 + 1e-6))
+    assert np.all(true <= bounds)
+    assert np.all(bounds <= 3 * true * (1 + 1e-6))
 
 
 def test_what_holds_of_the_gradient_term():
@@ -196,10 +200,10 @@ def test_the_gradient_terms_are_those_of_the_paper():
     plain, bound, _ = objective(Logistic())
     X, _ = rows(Logistic(), seed=6, count=20)
     norms, quantile = np.linalg.norm(X, axis=1), float(ndtri(1 - RHO / 2))
-    how = plain.mechanism
-    moved = how.steepest * how.reach_of_cell
-    assert moved > 1e-9 * how.resolution
-    hidden = plain.direction_bound - how.resolution * quantile
+    mechanism = plain.mechanism
+    moved = mechanism.steepest * mechanism.reach_of_cell
+    assert moved > 1e-9 * mechanism.resolution
+    hidden = plain.direction_bound - mechanism.resolution * quantile
     assert hidden == pytest.approx(2 * moved, abs=1e-8)
     second = bound.tangent
     hidden = bound.inner_bound(X, norms) - np.abs(X @ bound.released.gradient)
@@ -217,7 +221,7 @@ def test_the_noise_term_against_densities(loss, noise):
     X, y = rows(loss, seed=12, count=8)
     norms = upper_norms(X)
     slope, _ = plain.derivatives(X, y, norms)
-    found = plain.noise_bound(slope, norms, None)
+    bounds = plain.noise_bound(slope, norms, None)
     draws = law.sample(20_000, rng)
     reached = 0.0
     for i, x in enumerate(X):
@@ -232,11 +236,11 @@ def test_the_noise_term_against_densities(loss, noise):
         step = slope[i] * np.linalg.norm(x) * u
         for turned in (step, -step):
             loss_of = np.abs(law.log_density(draws) - law.log_density(draws - turned))[within]
-            assert np.all(loss_of <= found[i])
-            reached = max(reached, float(np.max(loss_of)) / found[i])
+            assert np.all(loss_of <= bounds[i])
+            reached = max(reached, float(np.max(loss_of)) / bounds[i])
     assert reached > 0.8
     if noise == "laplace":
-        assert np.all(found < law.rate * slope * norms)
+        assert np.all(bounds < law.rate * slope * norms)
 
 
 def test_norm_laplace_noise_with_a_known_inner_product():
@@ -248,17 +252,17 @@ def test_norm_laplace_noise_with_a_known_inner_product():
         plainly = plain.noise_bound(np.array([step]), np.ones(1), None)[0]
         for share in (0.05, 0.5, 0.99, 3.0):
             reach = share * least
-            found = plain.noise_bound(np.array([step]), np.ones(1), np.array([reach]))[0]
+            bounds = plain.noise_bound(np.array([step]), np.ones(1), np.array([reach]))[0]
             norms = np.linspace(least, 20 * least, 400)[:, None]
             for most in (1.0, angle):
                 inner = np.linspace(-1, 1, 401)[None, :] * np.minimum(reach, most * norms)
                 squares = norms**2 - 2 * step * inner + step**2
                 change = law.rate * np.max(np.abs(np.sqrt(np.maximum(squares, 0)) - norms))
                 if most == 1.0:
-                    assert found <= plainly
-                    assert found == pytest.approx(min(change, plainly), rel=0.03)
+                    assert bounds <= plainly
+                    assert bounds == pytest.approx(min(change, plainly), rel=0.03)
                 else:
-                    assert change <= found
+                    assert change <= bounds
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 14, 200])
@@ -273,11 +277,12 @@ def test_angles_and_norms(dimension, tail):
     beyond = [int(np.sum(norms < least_norm(law, tail)))]
     if dimension > 1:
         beyond.append(int(np.sum(cosine > largest_cosine(dimension, tail))))
-    for found in beyond:
+    for bounds in beyond:
         assert (
-            min(stats.binom.cdf(found, count, tail), stats.binom.sf(found - 1, count, tail)) > 1e-6
+            min(stats.binom.cdf(bounds, count, tail), stats.binom.sf(bounds - 1, count, tail))
+            > 1e-6
         )
-        assert stats.binom.cdf(found, count, 1.3 * tail) < 1e-3
+        assert stats.binom.cdf(bounds, count, 1.3 * tail) < 1e-3
     assert largest_cosine(1, tail) == 1.0
     assert largest_cosine(dimension, 1e-12) <= 1.0
 
@@ -313,7 +318,7 @@ def test_pure_epsilon_caps_the_bound():
 
 
 def output(loss, noise="laplace", regularization=0.1, seed=0, epsilon=1.0):
-    how = OutputPerturbation(
+    mechanism = OutputPerturbation(
         epsilon=epsilon,
         delta=1e-3 if noise == "gaussian" else None,
         noise=noise,
@@ -324,8 +329,8 @@ def output(loss, noise="laplace", regularization=0.1, seed=0, epsilon=1.0):
     )
     X, y = rows(loss)
     problem = Objective.of(X=X, y=y, loss=loss, penalty=np.full(WIDTH, regularization))
-    theta = how.release(problem, np.random.default_rng(seed))
-    return OutputBound(mechanism=how, theta=theta, failure=RHO), problem
+    theta = mechanism.release(problem, np.random.default_rng(seed))
+    return OutputBound(mechanism=mechanism, theta=theta, failure=RHO), problem
 
 
 def pulls(bound, points, X, y):
@@ -356,9 +361,9 @@ def test_the_supremum_over_the_ball(loss, regularization):
     radii = np.where(np.arange(50_000) % 10, 1.0, rng.uniform(size=50_000))
     points = bound.theta + bound.radius * radii[:, None] * directions
     best = pulls(bound, points, X, y).max(axis=1)
-    found = bound._largest_pull(X, y)
-    assert np.all(best <= found)
-    assert np.all(found <= best * 1.05)
+    bounds = bound._largest_pull(X, y)
+    assert np.all(best <= bounds)
+    assert np.all(bounds <= best * 1.05)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -385,7 +390,7 @@ def test_the_neighbour_of_any_minimiser_is_within_the_distance(loss, noise):
 def test_the_distance_is_reached_where_nothing_curves():
     """All rows on the linear piece of the hinge and hardly any noise: v/(Λ(n−1)) exactly."""
     loss = HuberHinge(width=0.5)
-    how = OutputPerturbation(
+    mechanism = OutputPerturbation(
         epsilon=1e7, noise="laplace", loss=loss, regularization=10.0, rows=8, dimension=2
     )
     X, y = np.random.default_rng(3).normal(size=(8, 2)), np.array([1.0, -1.0] * 4)
@@ -393,15 +398,15 @@ def test_the_distance_is_reached_where_nothing_curves():
     problem = Objective.of(X=X, y=y, loss=loss, penalty=np.full(2, 10.0))
     base = minimise(problem)
     bound = OutputBound(
-        mechanism=how, theta=how.add_noise(base, np.random.default_rng(4)), failure=RHO
+        mechanism=mechanism, theta=mechanism.add_noise(base, np.random.default_rng(4)), failure=RHO
     )
-    found = bound.distance_bound(X, y)
+    bounds = bound.distance_bound(X, y)
     for i in range(8):
         keep = np.arange(8) != i
         gone = minimise(replace(problem, rows=problem.held.take(keep)))
         true = np.linalg.norm(gone.theta - base.theta)
-        assert true <= found[i]
-        assert found[i] == pytest.approx(true, rel=1e-3)
+        assert true <= bounds[i]
+        assert bounds[i] == pytest.approx(true, rel=1e-3)
 
 
 def test_output_perturbation_never_passes_epsilon_under_norm_laplace_noise():

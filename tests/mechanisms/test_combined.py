@@ -43,19 +43,19 @@ OBJECTIVE = ObjectivePerturbation(
 MECHANISMS = (LAPLACE, GAUSSIAN, OBJECTIVE)
 
 
-def posed(how, keep=slice(None)):
-    penalty = np.full(COLUMNS, how.total_regularization)
+def posed(mechanism, keep=slice(None)):
+    penalty = np.full(COLUMNS, mechanism.total_regularization)
     return Objective.of(X=X[keep], y=Y[keep], loss=Logistic(), penalty=penalty)
 
 
-def released(how, seed):
+def released(mechanism, seed):
     rng = np.random.default_rng(seed)
-    data = posed(how)
-    return how.release(data, rng)
+    data = posed(mechanism)
+    return mechanism.release(data, rng)
 
 
-def losses_of(how, theta, **options):
-    return expost.profile(theta, X, Y, mechanism=how, **options).losses
+def losses_of(mechanism, theta, **options):
+    return expost.profile(theta, X, Y, mechanism=mechanism, **options).losses
 
 
 def made(separation, *, law=None, loss=0.1, width=0.01, relation=REMOVE, **changes):
@@ -79,39 +79,39 @@ def laplace(separation, dimension, **changes):
 # The losses -------------------------------------------------------------------------------------
 
 
-def naive_minimiser(how, keep):
-    return minimise(posed(how, keep)).theta
+def naive_minimiser(mechanism, keep):
+    return minimise(posed(mechanism, keep)).theta
 
 
-def naive_log_density(how, theta, keep):
+def naive_log_density(mechanism, theta, keep):
     """log p(θ ∣ these rows): of the noise, and of the map from noise to θ, n and Λ kept."""
-    if how.kind == "output":
-        return float(how.law.log_density(theta - naive_minimiser(how, keep)))
+    if mechanism.kind == "output":
+        return float(mechanism.law.log_density(theta - naive_minimiser(mechanism, keep)))
     features, labels = X[keep], Y[keep]
     p = 1 / (1 + np.exp(labels * (features @ theta)))
-    gradient = -(features.T @ (labels * p)) + how.penalty_sum * theta
-    hessian = (features.T * (p * (1 - p))) @ features + how.penalty_sum * np.eye(COLUMNS)
-    return float(how.law.log_density(gradient)) + math.log(np.linalg.det(hessian))
+    gradient = -(features.T @ (labels * p)) + mechanism.penalty_sum * theta
+    hessian = (features.T * (p * (1 - p))) @ features + mechanism.penalty_sum * np.eye(COLUMNS)
+    return float(mechanism.law.log_density(gradient)) + math.log(np.linalg.det(hessian))
 
 
 @pytest.mark.parametrize("chosen", [(0, 1), (0, 2), (1, 2), (0, 1, 2), (0, 0), (1, 1)])
 def test_it_is_the_log_ratio_of_the_joint_densities(chosen):
     """Brute force: every release's density with and without each row, the row's refit included."""
     thetas = [released(MECHANISMS[kind], seed) for seed, kind in enumerate(chosen)]
-    found = combine(
+    combined = combine(
         [losses_of(MECHANISMS[kind], theta) for kind, theta in zip(chosen, thetas, strict=True)]
     )
     naive = np.zeros(ROWS)
     for row in range(ROWS):
         rest = np.arange(ROWS) != row
         for kind, theta in zip(chosen, thetas, strict=True):
-            how = MECHANISMS[kind]
-            naive[row] += naive_log_density(how, theta, slice(None))
-            naive[row] -= naive_log_density(how, theta, rest)
-    np.testing.assert_allclose(found.loss, naive, rtol=0, atol=1e-4)
-    assert np.all((found.low - 1e-9 <= naive) & (naive <= found.high + 1e-9))
+            mechanism = MECHANISMS[kind]
+            naive[row] += naive_log_density(mechanism, theta, slice(None))
+            naive[row] -= naive_log_density(mechanism, theta, rest)
+    np.testing.assert_allclose(combined.loss, naive, rtol=0, atol=1e-4)
+    assert np.all((combined.low - 1e-9 <= naive) & (naive <= combined.high + 1e-9))
     # Power: a release more or less is seen.
-    assert np.max(np.abs(found.loss - losses_of(MECHANISMS[chosen[0]], thetas[0]).loss)) > 1e-2
+    assert np.max(np.abs(combined.loss - losses_of(MECHANISMS[chosen[0]], thetas[0]).loss)) > 1e-2
 
 
 def test_intervals_add_outwards():
@@ -120,28 +120,30 @@ def test_intervals_add_outwards():
         made(np.ones(500), loss=rng.normal(size=500) * 10.0 ** rng.integers(-9, 9), width=scale)
         for scale in (0.0, 1e-9, 3.0)
     ]
-    found = combine(parts)
+    combined = combine(parts)
     for row in range(500):
         with mpmath.workprec(2000):
             low, high = (
                 mpmath.fsum(mpmath.mpf(float(getattr(part, end)[row])) for part in parts)
                 for end in ("low", "high")
             )
-            assert found.low[row] <= low
-            assert high <= found.high[row]
-            assert float(high - found.high[row]) >= -1e-14 * max(1, abs(float(high)))
-    assert np.all((found.low <= found.loss) & (found.loss <= found.high))
+            assert combined.low[row] <= low
+            assert high <= combined.high[row]
+            assert float(high - combined.high[row]) >= -1e-14 * max(1, abs(float(high)))
+    assert np.all((combined.low <= combined.loss) & (combined.loss <= combined.high))
 
 
 def test_the_distance_is_that_of_the_product_space():
     """(A₁, A₂, A₃) is one point; a row moves it by the root of the sum of squares."""
-    found = combine([made([3.0, 0.0]), made([4.0, 0.0]), made([12.0, 0.0])])
-    np.testing.assert_allclose(found.distance, [13.0, 0.0])
-    assert found.distance_error[0] >= 0.13
-    assert found.distance_error[0] == pytest.approx(0.13)
+    combined = combine([made([3.0, 0.0]), made([4.0, 0.0]), made([12.0, 0.0])])
+    np.testing.assert_allclose(combined.distance, [13.0, 0.0])
+    assert combined.distance_error[0] >= 0.13
+    assert combined.distance_error[0] == pytest.approx(0.13)
     hows = (LAPLACE, GAUSSIAN)
-    joint = np.hstack([neighbours_of(posed(how), minimise(posed(how))).shift for how in hows])
-    both = combine([losses_of(how, released(how, 3)) for how in hows])
+    joint = np.hstack(
+        [neighbours_of(posed(mechanism), minimise(posed(mechanism))).shift for mechanism in hows]
+    )
+    both = combine([losses_of(mechanism, released(mechanism, 3)) for mechanism in hows])
     np.testing.assert_allclose(both.distance, np.linalg.norm(joint, axis=1), rtol=1e-2)
 
 
@@ -149,12 +151,12 @@ def test_the_distance_is_that_of_the_product_space():
 
 
 def test_gaussian_losses_add_to_a_gaussian_law():
-    found = combine([made([0.3, 1.2]), made([0.4, 0.5]), made([1.2, 0.0])])
-    assert isinstance(found.law, GaussianLaw)
-    np.testing.assert_allclose(found.law.separation, [1.3, 1.3], rtol=1e-15)
-    assert found.sampled is None
-    assert found.draw is None
-    assert found.far_law is None
+    combined = combine([made([0.3, 1.2]), made([0.4, 0.5]), made([1.2, 0.0])])
+    assert isinstance(combined.law, GaussianLaw)
+    np.testing.assert_allclose(combined.law.separation, [1.3, 1.3], rtol=1e-15)
+    assert combined.sampled is None
+    assert combined.draw is None
+    assert combined.far_law is None
     far = [made([mu], far_law=GaussianLaw(separation=np.array([2 * mu]))) for mu in (0.3, 0.4)]
     np.testing.assert_allclose(combine(far).far_law.separation, [1.0], rtol=1e-15)
     # By simulation of two real releases of the row that moves most.
@@ -164,27 +166,27 @@ def test_gaussian_losses_add_to_a_gaussian_law():
     draws = GAUSSIAN.law.sample(40_000, np.random.default_rng(1))
     total = GAUSSIAN.law.loss(draws, shift).reshape(2, -1).sum(axis=0)
     both = combine([losses_of(GAUSSIAN, released(GAUSSIAN, seed)) for seed in (1, 2)]).law
-    typical, error = np.abs(total).mean(), np.abs(total).std() / math.sqrt(len(total))
-    assert abs(typical - both.expected_exposure.max()) < 4 * error
+    expected_exposure, error = np.abs(total).mean(), np.abs(total).std() / math.sqrt(len(total))
+    assert abs(expected_exposure - both.expected_exposure.max()) < 4 * error
     single = GAUSSIAN.law.law(near.distance.max()).expected_exposure
-    assert abs(typical - single) > 4 * error
-    assert abs(typical - 2 * single) > 4 * error
+    assert abs(expected_exposure - single) > 4 * error
+    assert abs(expected_exposure - 2 * single) > 4 * error
 
 
 def by_quantiles(first, second, points=600):
     """E∣ℓ₁ + ℓ₂∣ from the exact laws: equal slices of probability, every pair of them."""
     levels = (np.arange(points) + 0.5) / points
-    one, two = first.quantile(levels), second.quantile(levels)
-    return np.abs(one[:, None] + two[None, :]).mean()
+    first_losses, two = first.quantile(levels), second.quantile(levels)
+    return np.abs(first_losses[:, None] + two[None, :]).mean()
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 5])
 @pytest.mark.parametrize(("t", "s"), [(0.5, 0.5), (3.0, 1.0), (0.01, 8.0)])
-def test_typical_exposures_of_norm_laplace_releases(dimension, t, s):
+def test_expected_exposures_of_norm_laplace_releases(dimension, t, s):
     parts = [laplace([t, t / 2], dimension), laplace([s, s / 2], dimension, loss=0.2)]
-    found = combine(parts)
-    assert found.law is None
-    mean, error = found.sampled()
+    combined = combine(parts)
+    assert combined.law is None
+    mean, error = combined.sampled()
     exact = [
         by_quantiles(
             NormLaplaceLaw(separation=np.array([t / k]), dimension=dimension),
@@ -204,8 +206,8 @@ def test_typical_exposures_of_norm_laplace_releases(dimension, t, s):
 
 
 def test_mixed_noises_are_sampled_too():
-    found = combine([made([0.8]), laplace([1.5], 4, loss=0.2)])
-    mean, error = found.sampled()
+    combined = combine([made([0.8]), laplace([1.5], 4, loss=0.2)])
+    mean, error = combined.sampled()
     exact = by_quantiles(
         GaussianLaw(separation=np.array([0.8])),
         NormLaplaceLaw(separation=np.array([1.5]), dimension=4),
@@ -233,9 +235,9 @@ LAWS = {
 @pytest.mark.parametrize("relation", [REMOVE, ADD])
 def test_the_expected_likelihood_ratio_is_one(kind, relation):
     """E exp(−ℓ) = 1 where the row was there, E exp(+ℓ) = 1 where it was not (law 2)."""
-    found = combine(LAWS[kind](relation))
+    combined = combine(LAWS[kind](relation))
     turn = 1.0 if relation is REMOVE else -1.0
-    drawn = np.array(list(found.draw(12_000, np.random.default_rng(5))))
+    drawn = np.array(list(combined.draw(12_000, np.random.default_rng(5))))
     assert drawn.shape == (12_000, 2)
 
     def far(factor):
@@ -253,11 +255,11 @@ def test_releases_of_both_mechanisms_are_drawn_together():
     mild = dataclasses.replace(OBJECTIVE, epsilon=0.8, delta=1e-3)
     parts = [losses_of(mild, released(mild, seed)) for seed in (1, 2)]
     parts.append(losses_of(LAPLACE, released(LAPLACE, 3)))
-    found = combine(parts)
-    mean, error = found.sampled()
+    combined = combine(parts)
+    mean, error = combined.sampled()
     assert np.all(mean > 0)
     assert np.all((error > 0) & (error < mean))
-    drawn = np.array(list(found.draw(800, np.random.default_rng(7))))
+    drawn = np.array(list(combined.draw(800, np.random.default_rng(7))))
     for turn in (1, -1):
         ratio = np.exp(-turn * drawn)
         far = (ratio.mean(axis=0) - 1) / (ratio.std(axis=0) / math.sqrt(len(drawn)))
@@ -274,8 +276,8 @@ def test_releases_of_both_mechanisms_are_drawn_together():
 
 def test_a_release_that_cannot_be_drawn_is_left_out():
     def draw(size, rng):
-        for place in range(size):
-            yield np.full(2, np.inf if place % 2 else 0.5)
+        for index in range(size):
+            yield np.full(2, np.inf if index % 2 else 0.5)
 
     odd = made([1.0, 1.0], loss=0.3)
     odd = dataclasses.replace(odd, law=None, draw=draw)
@@ -300,35 +302,35 @@ def bare(distance, error, relation=REMOVE):
 
 def test_a_release_without_noise_settles_it():
     noisy = made([1.0, 1.0, 1.0], loss=[0.1, -0.2, 0.3])
-    # The second row may or may not be told apart, the third moves nothing.
+    # The second row may or may not be distinguished, the third moves nothing.
     plain = bare([1.0, 1.0, 0.0], [0.1, 2.0, 0.0])
     for parts in ([noisy, plain], [plain, noisy]):
-        found = combine(parts)
-        assert found.loss.tolist() == [math.inf, math.inf, 0.3]
-        assert found.low[0] == math.inf
-        assert found.low[1:] == pytest.approx([-0.21, 0.29])
-        assert found.high[:2].tolist() == [math.inf, math.inf]
-        assert found.high[2] == pytest.approx(0.31)
-        assert found.noiseless
-        assert found.law is None
-        assert found.sampled is None
-        assert found.draw is None
-        assert (found.worst_case, found.worst_case_passed) == (math.inf, 0.0)
+        combined = combine(parts)
+        assert combined.loss.tolist() == [math.inf, math.inf, 0.3]
+        assert combined.low[0] == math.inf
+        assert combined.low[1:] == pytest.approx([-0.21, 0.29])
+        assert combined.high[:2].tolist() == [math.inf, math.inf]
+        assert combined.high[2] == pytest.approx(0.31)
+        assert combined.noiseless
+        assert combined.law is None
+        assert combined.sampled is None
+        assert combined.draw is None
+        assert (combined.worst_case, combined.worst_case_passed) == (math.inf, 0.0)
 
 
 def test_an_unknown_interval_does_not_undo_a_proof():
     """inf − inf: what is not known of one release is finite, what another proves is not."""
     unknown = made([1.0, 1.0], low=np.full(2, -math.inf), high=np.full(2, math.inf))
-    found = combine([unknown, bare([1.0, 1.0], [0.0, 2.0])])
-    assert found.low.tolist() == [math.inf, -math.inf]
-    assert found.high.tolist() == [math.inf, math.inf]
+    combined = combine([unknown, bare([1.0, 1.0], [0.0, 2.0])])
+    assert combined.low.tolist() == [math.inf, -math.inf]
+    assert combined.high.tolist() == [math.inf, math.inf]
     absent = dataclasses.replace(unknown, relation=ADD)
-    found = combine([absent, bare([1.0, 1.0], [0.0, 2.0], ADD)])
-    assert found.loss.tolist() == [-math.inf, -math.inf]
-    assert found.low.tolist() == [-math.inf, -math.inf]
-    assert found.high.tolist() == [-math.inf, math.inf]
+    combined = combine([absent, bare([1.0, 1.0], [0.0, 2.0], ADD)])
+    assert combined.loss.tolist() == [-math.inf, -math.inf]
+    assert combined.low.tolist() == [-math.inf, -math.inf]
+    assert combined.high.tolist() == [-math.inf, math.inf]
     both = combine([unknown, made([1.0, 1.0], low=np.full(2, -math.inf), loss=0.2)])
-    assert found.law is None
+    assert combined.law is None
     assert both.low.tolist() == [-math.inf, -math.inf]
 
 
@@ -341,13 +343,15 @@ def test_infinities_of_both_signs_are_an_error():
 # Promises ---------------------------------------------------------------------------------------
 
 
-def test_pure_promises_add():
-    found = combine([laplace([0.5], 2, worst_case=1.0), laplace([0.5], 3, worst_case=0.5, loss=1)])
-    assert 1.5 <= found.worst_case < 1.5 + 1e-12
-    assert found.worst_case_passed == 0
-    # One release of two that promises nothing.
-    found = combine([laplace([0.5], 2), laplace([0.5], 2, worst_case=math.inf, loss=1)])
-    assert (found.worst_case, found.worst_case_passed) == (math.inf, 0.0)
+def test_pure_guarantees_add():
+    combined = combine(
+        [laplace([0.5], 2, worst_case=1.0), laplace([0.5], 3, worst_case=0.5, loss=1)]
+    )
+    assert 1.5 <= combined.worst_case < 1.5 + 1e-12
+    assert combined.worst_case_passed == 0
+    # One release of two that guarantees nothing.
+    combined = combine([laplace([0.5], 2), laplace([0.5], 2, worst_case=math.inf, loss=1)])
+    assert (combined.worst_case, combined.worst_case_passed) == (math.inf, 0.0)
 
 
 def two_sided(b, mu):
@@ -360,23 +364,23 @@ def ever_two_sided(b, mu):
     return (1 + math.exp(-b)) * up + (1 + math.exp(b)) * down
 
 
-def test_gaussian_promises_combine():
+def test_gaussian_guarantees_combine():
     """Of mechanisms with known μ = Δ/σ: one of √Σμ², at the sum of the probabilities."""
     hows = [GAUSSIAN, dataclasses.replace(GAUSSIAN, epsilon=0.7, delta=1e-5)]
-    parts = [losses_of(how, released(how, seed)) for seed, how in enumerate(hows)]
-    found = combine(parts)
-    mus = [how.sensitivity / how.resolution for how in hows]
-    chance = sum(how.worst_case_passed for how in hows)
-    assert found.worst_case_passed == pytest.approx(chance, rel=1e-12)
-    assert found.worst_case < sum(how.epsilon for how in hows)
+    parts = [losses_of(mechanism, released(mechanism, seed)) for seed, mechanism in enumerate(hows)]
+    combined = combine(parts)
+    mus = [mechanism.sensitivity / mechanism.resolution for mechanism in hows]
+    chance = sum(mechanism.worst_case_passed for mechanism in hows)
+    assert combined.worst_case_passed == pytest.approx(chance, rel=1e-12)
+    assert combined.worst_case < sum(mechanism.epsilon for mechanism in hows)
     mu = math.hypot(*mus)
-    assert ever_two_sided(found.worst_case, mu) == pytest.approx(chance, rel=1e-8)
-    assert ever_two_sided(found.worst_case, mu) <= chance
-    assert ever_two_sided(found.worst_case * (1 - 1e-6), mu) > chance
+    assert ever_two_sided(combined.worst_case, mu) == pytest.approx(chance, rel=1e-8)
+    assert ever_two_sided(combined.worst_case, mu) <= chance
+    assert ever_two_sided(combined.worst_case * (1 - 1e-6), mu) > chance
     # A mixture: the Gaussian ones first, then the union bound.
     pure = losses_of(LAPLACE, released(LAPLACE, 5))
     mixed = combine([*parts, pure])
-    assert mixed.worst_case == pytest.approx(found.worst_case + LAPLACE.epsilon)
+    assert mixed.worst_case == pytest.approx(combined.worst_case + LAPLACE.epsilon)
     assert mixed.worst_case_passed == pytest.approx(chance)
     single = combine([parts[0], pure])
     assert single.worst_case == pytest.approx(GAUSSIAN.epsilon + LAPLACE.epsilon)
@@ -385,7 +389,10 @@ def test_gaussian_promises_combine():
 
 @pytest.mark.parametrize("releases", [2, 8])
 def test_a_row_that_keeps_the_evidence_there_is(releases):
-    """It moves no centre any more once ∣ℓ∣ > b: more than b promises releases that do not react."""
+    """It moves no centre any more once ∣ℓ∣ > b: more than b guarantees releases that do not react.
+
+    Private here and below: no mechanism has a chance of passing ε that can be set freely.
+    """
     mu, epsilon = 0.5, 1.2
     chance = two_sided(epsilon, mu)
     bound, passed = _one_gaussian([(epsilon, chance)] * releases)
@@ -417,11 +424,11 @@ def test_a_row_that_keeps_the_evidence_there_is(releases):
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 3.0, 500.0])
 @pytest.mark.parametrize("chance", [1e-300, 1e-12, 0.3])
-def test_gaussian_promises_at_the_extremes(epsilon, chance):
+def test_gaussian_guarantees_at_the_extremes(epsilon, chance):
     worst, passed = _one_gaussian([(epsilon, chance), (2 * epsilon, chance / 2)])
     assert passed == pytest.approx(1.5 * chance)
     assert 0 < worst <= 3 * epsilon * (1 + 1e-15)
-    # Against 40 digits: the μ that each promise allows, and what their root of squares passes.
+    # Against 40 digits: the μ that each guarantee allows, and what their root of squares passes.
     with mpmath.workdps(60):
 
         def tail(b, mu):
@@ -434,7 +441,7 @@ def test_gaussian_promises_at_the_extremes(epsilon, chance):
                 middle = (low + high) / 2
                 low, high = (middle, high) if tail(b, middle) < p else (low, middle)
             mus.append(high)
-        mu = mpmath.sqrt(sum(one**2 for one in mus))
+        mu = mpmath.sqrt(sum(part**2 for part in mus))
 
         def ever(b):
             up, down = mpmath.ncdf(mu / 2 - b / mu), mpmath.ncdf(-mu / 2 - b / mu)
@@ -449,17 +456,17 @@ def test_gaussian_promises_at_the_extremes(epsilon, chance):
 
 
 def test_chances_pass_no_more_than_one():
-    found = combine(
+    combined = combine(
         [made([1.0], worst_case_passed=0.7), made([1.0], worst_case_passed=0.6, loss=0.2)]
     )
-    assert found.worst_case_passed == 1.0
+    assert combined.worst_case_passed == 1.0
 
 
-def test_the_promises_are_composed():
-    pair = [losses_of(how, released(how, 0)) for how in (LAPLACE, GAUSSIAN)]
-    found = combine(pair).guarantee
-    assert found == Composition(parts=(LAPLACE.guarantee(), GAUSSIAN.guarantee()))
-    assert 0 < found.epsilon(1e-3) < LAPLACE.epsilon + GAUSSIAN.epsilon
+def test_the_guarantees_are_composed():
+    pair = [losses_of(mechanism, released(mechanism, 0)) for mechanism in (LAPLACE, GAUSSIAN)]
+    guarantee = combine(pair).guarantee
+    assert guarantee == Composition(parts=(LAPLACE.guarantee(), GAUSSIAN.guarantee()))
+    assert 0 < guarantee.epsilon(1e-3) < LAPLACE.epsilon + GAUSSIAN.epsilon
     assert combine(pair).worst_case <= LAPLACE.epsilon + GAUSSIAN.epsilon + 1e-12
     # Two of Gaussian noise are one.
     two = combine([losses_of(GAUSSIAN, released(GAUSSIAN, seed)) for seed in (1, 2)]).guarantee
@@ -472,13 +479,13 @@ def test_the_promises_are_composed():
 
 
 def test_the_same_release_twice_is_refused():
-    one = losses_of(LAPLACE, released(LAPLACE, 0))
+    single = losses_of(LAPLACE, released(LAPLACE, 0))
     again = losses_of(LAPLACE, released(LAPLACE, 0))
     other = losses_of(LAPLACE, released(LAPLACE, 1))
-    for pair in ([one, one], [one, again], [other, one, again]):
+    for pair in ([single, single], [single, again], [other, single, again]):
         with pytest.raises(InvalidInput, match="are the same release"):
             combine(pair)
-    assert len(combine([one, other]).loss) == ROWS
+    assert len(combine([single, other]).loss) == ROWS
     with pytest.raises(InvalidInput, match="models 1 and 2 are the same release"):
         combine([bare([1.0], [0.0]), bare([1.0], [0.0])])
     # Rows that move nothing tell nothing: two such releases look alike and are not the same.
@@ -494,8 +501,8 @@ def test_the_same_coefficients_twice_are_refused():
 
 
 def test_one_release_is_itself():
-    one = made([1.0])
-    assert combine([one]) is one
+    single = made([1.0])
+    assert combine([single]) is single
 
 
 def test_what_cannot_be_combined():

@@ -45,8 +45,8 @@ def test_the_rule_by_its_definition(loss, slope, curvature, rank, each, noise):
         floor = 2 * each / math.expm1(epsilon / (halves * rank)) / rows
         expected = max(r / (20 * w) + r**2 / s, floor)
         active.add(floor == expected)
-        found = rule(loss, rows=rows, dimension=dimension, epsilon=epsilon, **given)
-        assert found == pytest.approx(expected, rel=1e-4)
+        penalty = rule(loss, rows=rows, dimension=dimension, epsilon=epsilon, **given)
+        assert penalty == pytest.approx(expected, rel=1e-4)
     assert active == {True, False}
 
 
@@ -73,9 +73,9 @@ def test_the_noise_at_the_rule_is_little_more_than_without_determinants(
 ):
     for epsilon, rows in itertools.product((0.01, 0.1, 1.0, 8.0), (100, 100_000)):
         penalty = rule(loss, rows=rows, epsilon=epsilon)
-        how = ObjectivePerturbation(
+        mechanism = ObjectivePerturbation(
             epsilon=epsilon, delta=DELTA, loss=loss, regularization=penalty, rows=rows, dimension=60
         )
-        assert not how.is_raised
+        assert not mechanism.is_raised
         most = 1.02 if isinstance(loss, Logistic) else 8 / 7 * 1.03
-        assert how.law.scale <= most * gaussian_scale(epsilon, DELTA / rank, slope)
+        assert mechanism.law.scale <= most * gaussian_scale(epsilon, DELTA / rank, slope)

@@ -37,37 +37,37 @@ def random_steps(count, rows=5, seed=0):
 
 class TestSums:
     def test_known_batches(self):
-        found, expected = Transcript(mechanism()), np.zeros(5)
+        transcript, expected = Transcript(mechanism()), np.zeros(5)
         s = SIGMA * CLIP
         for g, _, batch, b in random_steps(6):
             rows = np.flatnonzero(batch)
-            found.add_known(rows, g[rows] @ b, (g[rows] ** 2).sum(axis=1), s)
-            found.end_step()
-            seen = g[batch].sum(axis=0) + b
+            transcript.add_known(rows, g[rows] @ b, (g[rows] ** 2).sum(axis=1), s)
+            transcript.end_step()
+            noisy_sum = g[batch].sum(axis=0) + b
             for row in rows:
                 without = g[batch].sum(axis=0) - g[row]
-                expected[row] += np.log(density(seen, without + g[row], s))
-                expected[row] -= np.log(density(seen, without, s))
-        np.testing.assert_allclose(found.loss, expected, rtol=0, atol=1e-12)
-        assert found.steps == 6
+                expected[row] += np.log(density(noisy_sum, without + g[row], s))
+                expected[row] -= np.log(density(noisy_sum, without, s))
+        np.testing.assert_allclose(transcript.loss, expected, rtol=0, atol=1e-12)
+        assert transcript.steps == 6
 
     def test_known_batches_replaced(self):
-        found, expected = Transcript(mechanism(relation="replace")), np.zeros(5)
+        transcript, expected = Transcript(mechanism(relation="replace")), np.zeros(5)
         s = 2 * SIGMA * CLIP
-        assert found.mechanism.noise_scale == s
+        assert transcript.mechanism.noise_scale == s
         for g, other, batch, b in random_steps(6):
             rows, apart = np.flatnonzero(batch), (g - other)[batch]
-            found.add_known(rows, apart @ b, (apart**2).sum(axis=1), s)
+            transcript.add_known(rows, apart @ b, (apart**2).sum(axis=1), s)
             for row in rows:
                 moved = b + g[row] - other[row]
                 expected[row] += (moved @ moved - b @ b) / (2 * s**2)
-        np.testing.assert_allclose(found.loss, expected, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(transcript.loss, expected, rtol=0, atol=1e-12)
 
     @pytest.mark.parametrize("replaced", [False, True])
     def test_hidden_coin(self, replaced):
         q, s = 0.3, SIGMA * CLIP * (1 + replaced)
-        how = mechanism(sampling_rate=q, relation="replace" if replaced else "remove")
-        found, expected = Transcript(how, adversary=HIDDEN), np.zeros(5)
+        perturbation = mechanism(sampling_rate=q, relation="replace" if replaced else "remove")
+        transcript, expected = Transcript(perturbation, adversary=HIDDEN), np.zeros(5)
         rows = np.arange(5)
         for g, other, batch, b in random_steps(6):
             other = other if replaced else np.zeros_like(g)
@@ -76,34 +76,34 @@ class TestSums:
             if replaced:
                 its = (r * other).sum(axis=1), (other**2).sum(axis=1)
                 apart = ((g - other) ** 2).sum(axis=1)
-                found.add_hidden_replaced(rows, *mine, *its, apart, s, q)
+                transcript.add_hidden_replaced(rows, *mine, *its, apart, s, q)
             else:
-                found.add_hidden(rows, *mine, s, q)
+                transcript.add_hidden(rows, *mine, s, q)
             nothing = np.zeros(DIMENSION)
             for row in rows:
                 base = (1 - q) * density(r[row], nothing, s)
                 expected[row] += np.log(base + q * density(r[row], g[row], s))
                 expected[row] -= np.log(base + q * density(r[row], other[row], s))
-        np.testing.assert_allclose(found.loss, expected, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(transcript.loss, expected, rtol=0, atol=1e-12)
 
     def test_order_of_rows_and_of_calls_is_free(self):
-        one, two = Transcript(mechanism()), Transcript(mechanism())
-        one.add_known([0, 3, 4], [1.0, 2.0, 3.0], [0.1, 0.2, 0.3], 2.0)
+        first, two = Transcript(mechanism()), Transcript(mechanism())
+        first.add_known([0, 3, 4], [1.0, 2.0, 3.0], [0.1, 0.2, 0.3], 2.0)
         two.add_known([4], [3.0], [0.3], 2.0)
         two.add_known(np.array([3, 0]), [2.0, 1.0], [0.2, 0.1], 2.0)
-        np.testing.assert_array_equal(one.loss, two.loss)
-        np.testing.assert_array_equal(one.separation, two.separation)
-        one.add_known([], [], [], 2.0)
-        np.testing.assert_array_equal(one.loss, two.loss)
+        np.testing.assert_array_equal(first.loss, two.loss)
+        np.testing.assert_array_equal(first.separation, two.separation)
+        first.add_known([], [], [], 2.0)
+        np.testing.assert_array_equal(first.loss, two.loss)
 
     def test_epochs_are_remembered(self):
-        found = Transcript(mechanism())
-        assert found.epochs.shape == (0, 5)
+        transcript = Transcript(mechanism())
+        assert transcript.epochs.shape == (0, 5)
         for _ in range(3):
-            found.add_known([1], [1.0], [2.0], 1.0)
-            found.end_epoch()
-        np.testing.assert_array_equal(found.epochs[:, 1], [2.0, 4.0, 6.0])
-        assert found.epochs.dtype == np.float32
+            transcript.add_known([1], [1.0], [2.0], 1.0)
+            transcript.end_epoch()
+        np.testing.assert_array_equal(transcript.epochs[:, 1], [2.0, 4.0, 6.0])
+        assert transcript.epochs.dtype == np.float32
 
     def test_with_a_full_batch_the_adversaries_are_one(self):
         assert Transcript(mechanism(), adversary=HIDDEN).adversary is Adversary.KNOWN_BATCHES
@@ -159,32 +159,32 @@ class TestUnseen:
         m = np.array([0.0, 0.1, 0.71, 1.2, 3.0])
         z = np.random.default_rng(0).standard_normal((400_000, 1))
         terms = hidden_term(m * z - 0.5 * m**2, rate)
-        found = unseen_mean(m, rate, 3.0)
+        mean = unseen_mean(m, rate, 3.0)
         error = terms.std(axis=0) / math.sqrt(400_000)
-        assert np.all(np.abs(found - terms.mean(axis=0)) <= 4.5 * error + 1e-5)
-        assert found[0] == pytest.approx(0, abs=1e-15)
-        assert math.log1p(-rate) <= unseen_mean(1e3, rate, 1e3) < found[-1]
+        assert np.all(np.abs(mean - terms.mean(axis=0)) <= 4.5 * error + 1e-5)
+        assert mean[0] == pytest.approx(0, abs=1e-15)
+        assert math.log1p(-rate) <= unseen_mean(1e3, rate, 1e3) < mean[-1]
 
     def test_in_a_transcript(self):
-        found = Transcript(mechanism(sampling_rate=0.2), adversary=HIDDEN)
-        found.add_hidden([0, 1], [0.3, 0.1], [0.5, 0.5], SIGMA * CLIP, 0.2)
-        exact = found.loss.copy()
-        found.add_unseen([1, 2], [0.5, 0.0])
-        found.end_step()
-        low, high = found.interval()
-        assert found.loss[1] < exact[1]
-        assert found.loss[2] == 0
+        mean = Transcript(mechanism(sampling_rate=0.2), adversary=HIDDEN)
+        mean.add_hidden([0, 1], [0.3, 0.1], [0.5, 0.5], SIGMA * CLIP, 0.2)
+        exact = mean.loss.copy()
+        mean.add_unseen([1, 2], [0.5, 0.0])
+        mean.end_step()
+        low, high = mean.interval()
+        assert mean.loss[1] < exact[1]
+        assert mean.loss[2] == 0
         assert high[0] - low[0] < 1e-12
         assert exact[1] + math.log1p(-0.2) - 1e-12 < low[1] < exact[1] - 0.1
-        assert np.all((low <= found.loss) & (found.loss <= high))
-        losses = transcript_profile(found).losses
+        assert np.all((low <= mean.loss) & (mean.loss <= high))
+        losses = transcript_profile(mean).losses
         # Its length is not known, then: between 0 and what clipping allows.
         assert losses.distance_error[1] >= losses.distance[1]
         assert losses.distance[2] + losses.distance_error[2] == pytest.approx(CLIP)
         assert losses.distance_error[0] < 1e-12
 
 
-class TestTypical:
+class TestExpected:
     """Losses of a hidden coin, drawn at gradients of constant length."""
 
     def test_draws_have_the_law_of_a_run(self):
@@ -204,12 +204,12 @@ class TestTypical:
 
     def test_a_profile_draws_them(self):
         q, s = 0.4, SIGMA * CLIP
-        found = Transcript(mechanism(sampling_rate=q), adversary=HIDDEN)
+        transcript = Transcript(mechanism(sampling_rate=q), adversary=HIDDEN)
         lengths = np.array([0.0, 0.1, 0.5, 1.0, CLIP])
         for _ in range(4):
-            found.add_hidden(np.arange(5), 0.0, lengths**2, s, q)
-            found.end_step()
-        profile = transcript_profile(found)
+            transcript.add_hidden(np.arange(5), 0.0, lengths**2, s, q)
+            transcript.end_step()
+        profile = transcript_profile(transcript)
         assert profile.expected[0] == 0
         assert np.all(np.diff(profile.expected) > 0)
         assert np.all(profile.expected_error[1:] > 0)
@@ -223,18 +223,20 @@ class TestTypical:
         # The sum of four terms at most as far from 0 as four lone ones.
         z = np.random.default_rng(0).standard_normal(200_000)
         m = CLIP / s
-        one = np.abs(hidden_term(m * z + ((np.arange(200_000) % 5 < 2) - 0.5) * m**2, q)).mean()
-        assert one < profile.expected[-1] < 4 * one
-        sure = profile.identifiability()
-        assert np.all((sure.advantage >= 0) & (sure.advantage < 1))
-        assert np.all(np.diff(sure.advantage) > 0)
+        step_exposure = np.abs(
+            hidden_term(m * z + ((np.arange(200_000) % 5 < 2) - 0.5) * m**2, q)
+        ).mean()
+        assert step_exposure < profile.expected[-1] < 4 * step_exposure
+        summary = profile.identifiability()
+        assert np.all((summary.advantage >= 0) & (summary.advantage < 1))
+        assert np.all(np.diff(summary.advantage) > 0)
 
     def test_a_row_replaced_has_none(self):
         q, s = 0.4, 2 * SIGMA * CLIP
-        found = Transcript(mechanism(sampling_rate=q, relation="replace"), adversary=HIDDEN)
-        found.add_hidden_replaced([0], [0.4], [1.0], [0.1], [1.0], [0.5], s, q)
-        found.end_step()
-        profile = transcript_profile(found)
+        transcript = Transcript(mechanism(sampling_rate=q, relation="replace"), adversary=HIDDEN)
+        transcript.add_hidden_replaced([0], [0.4], [1.0], [0.1], [1.0], [0.5], s, q)
+        transcript.end_step()
+        profile = transcript_profile(transcript)
         np.testing.assert_array_equal(profile.expected, profile.exposure)
         assert "typical  " not in str(profile)
         assert any("has no known law" in notice for notice in profile.notices)
@@ -258,28 +260,28 @@ class TestRounding:
         error = np.abs(rough - exact)
         assert np.all(error <= bound)
         assert np.any(error > 1e-4 * bound)
-        # Double precision would have promised too much.
+        # Double precision would have guaranteed too much.
         assert np.any(error > 1e6 * bound * 2.0**-29)
 
     def test_it_reaches_the_interval(self):
-        found = Transcript(mechanism())
-        found.add_known([0, 1], [0.2, 0.3], [1.0, 1.0], 1.0, error=[0.1, 0.0])
-        low, high = found.interval()
+        transcript = Transcript(mechanism())
+        transcript.add_known([0, 1], [0.2, 0.3], [1.0, 1.0], 1.0, error=[0.1, 0.0])
+        low, high = transcript.interval()
         assert high[0] - low[0] == pytest.approx(0.2)
         assert 0 < high[1] - low[1] < 1e-14
-        found.add_known([0], [0.2], [1.0], 1.0, error=math.inf)
-        assert found.interval()[1][0] == math.inf
+        transcript.add_known([0], [0.2], [1.0], 1.0, error=math.inf)
+        assert transcript.interval()[1][0] == math.inf
         assert step_rounding(1.0, [1.0], 1.0, dimension=2**24, unit=2.0**-24)[0] == math.inf
 
     def test_the_coin_damps_an_error(self):
-        found = Transcript(mechanism(sampling_rate=0.01), adversary=HIDDEN)
-        found.add_hidden([0, 1], [0.0, 900.0], [0.0, 0.0], 1.0, 0.01, error=0.1)
-        low, high = found.interval()
+        transcript = Transcript(mechanism(sampling_rate=0.01), adversary=HIDDEN)
+        transcript.add_hidden([0, 1], [0.0, 900.0], [0.0, 0.0], 1.0, 0.01, error=0.1)
+        low, high = transcript.interval()
         assert high[0] - low[0] == pytest.approx(0.01 * 0.2, rel=0.06)
         assert high[1] - low[1] == pytest.approx(0.2, rel=1e-6)
 
 
-class TestPromises:
+class TestGuarantees:
     def test_full_batch(self):
         assert mechanism().guarantee(9).gaussian.mu == pytest.approx(3 / SIGMA)
         assert mechanism(relation="replace").guarantee(9).gaussian.mu == pytest.approx(3 / SIGMA)
@@ -289,41 +291,47 @@ class TestPromises:
         assert filtered.guarantee(900).gaussian.mu >= 2.0 / (SIGMA * CLIP)
 
     def test_noise_that_changes(self):
-        found = Transcript(mechanism())
+        transcript = Transcript(mechanism())
         for scale in (1.0, 2.0):
-            found.add_known([2, 3], 0.0, 0.1, scale)
-            found.end_step()
-        found.add_known([3], 0.0, 0.1, 4.0)
-        found.end_step()
-        assert found.guarantee().gaussian.mu == pytest.approx(CLIP * math.sqrt(1 + 1 / 4 + 1 / 16))
-        np.testing.assert_allclose(found.separation[:3], [0, 0, math.sqrt(0.1 + 0.1 / 4)])
+            transcript.add_known([2, 3], 0.0, 0.1, scale)
+            transcript.end_step()
+        transcript.add_known([3], 0.0, 0.1, 4.0)
+        transcript.end_step()
+        assert transcript.guarantee().gaussian.mu == pytest.approx(
+            CLIP * math.sqrt(1 + 1 / 4 + 1 / 16)
+        )
+        np.testing.assert_allclose(transcript.separation[:3], [0, 0, math.sqrt(0.1 + 0.1 / 4)])
 
     @pytest.mark.parametrize("relation", list(Neighbouring)[::2])
     def test_sampling_is_amplified_where_batches_hide_the_row(self, relation):
-        how = mechanism(sampling_rate=0.1, relation=relation)
-        promise = how.guarantee(10)
-        assert promise.epsilon(1e-5) < GaussianNoise(mu=math.sqrt(10) / SIGMA).epsilon(1e-5)
+        perturbation = mechanism(sampling_rate=0.1, relation=relation)
+        guarantee = perturbation.guarantee(10)
+        assert guarantee.epsilon(1e-5) < GaussianNoise(mu=math.sqrt(10) / SIGMA).epsilon(1e-5)
         # One coin that nearly always falls is a full batch: the noise is counted in the same unit.
         nearly = mechanism(sampling_rate=1 - 1e-9, relation=relation).guarantee(4)
         full = mechanism(relation=relation).guarantee(4)
         assert nearly.epsilon(1e-3) == pytest.approx(full.epsilon(1e-3), rel=1e-2)
-        found = Transcript(how, adversary=HIDDEN)
+        transcript = Transcript(perturbation, adversary=HIDDEN)
         for _ in range(10):
             if relation is Neighbouring.REMOVE:
-                found.add_hidden([0], [0.0], [0.1], how.noise_scale, 0.1)
+                transcript.add_hidden([0], [0.0], [0.1], perturbation.noise_scale, 0.1)
             else:
-                one = [0.0], [0.1]
-                found.add_hidden_replaced([0], *one, *one, [0.1], how.noise_scale, 0.1)
-            found.end_step()
-        assert found.guarantee().epsilon(1e-5) == pytest.approx(promise.epsilon(1e-5))
+                row = [0.0], [0.1]
+                transcript.add_hidden_replaced(
+                    [0], *row, *row, [0.1], perturbation.noise_scale, 0.1
+                )
+            transcript.end_step()
+        assert transcript.guarantee().epsilon(1e-5) == pytest.approx(guarantee.epsilon(1e-5))
 
     def test_the_profile_shows_them(self):
-        found = Transcript(mechanism())
-        found.add_known(np.arange(5), 0.1, np.linspace(0, 1, 5), SIGMA * CLIP)
-        found.end_step()
-        profile = transcript_profile(found, delta=1e-3, ids=list("abcde"), notices=["Mind this."])
-        promise = mechanism().guarantee(1)
-        assert profile.worst_case == pytest.approx(promise.loss(1e-3))
+        transcript = Transcript(mechanism())
+        transcript.add_known(np.arange(5), 0.1, np.linspace(0, 1, 5), SIGMA * CLIP)
+        transcript.end_step()
+        profile = transcript_profile(
+            transcript, delta=1e-3, ids=list("abcde"), notices=["Mind this."]
+        )
+        guarantee = mechanism().guarantee(1)
+        assert profile.worst_case == pytest.approx(guarantee.loss(1e-3))
         # Evidence against the row passes it too, e^(−b) as often at most.
         mu, passed = 1 / SIGMA, profile.losses.worst_case_passed
         tails = (
@@ -339,14 +347,14 @@ class TestPromises:
         )
         np.testing.assert_allclose(profile.losses.far_law.separation, 1 / SIGMA)
         advantage = profile.identifiability().advantage_high
-        np.testing.assert_allclose(advantage, promise.advantage, rtol=1e-9)
-        assert transcript_profile(found, guaranteed=False).worst_case == math.inf
+        np.testing.assert_allclose(advantage, guarantee.advantage, rtol=1e-9)
+        assert transcript_profile(transcript, guaranteed=False).worst_case == math.inf
 
     def test_individual_epsilon_of_rows_that_did_nothing(self):
-        found = Transcript(mechanism())
-        found.add_known(np.arange(5), 0.0, [0.0, 0.1, 1.0, 2.0, CLIP**2], SIGMA * CLIP)
-        found.end_step()
-        own = individual_epsilon(found, 1e-5)
+        transcript = Transcript(mechanism())
+        transcript.add_known(np.arange(5), 0.0, [0.0, 0.1, 1.0, 2.0, CLIP**2], SIGMA * CLIP)
+        transcript.end_step()
+        own = individual_epsilon(transcript, 1e-5)
         assert own.epsilon[0] == 0
         assert np.all(np.diff(own.epsilon) > 0)
         assert own.epsilon[-1] == pytest.approx(own.worst_case, rel=1e-6)
@@ -389,10 +397,10 @@ class TestRefusals:
         "values", [(math.nan, 1.0), (0.0, math.inf), (0.0, -1.0), (0.0, math.nan)]
     )
     def test_of_what_is_not_finite(self, values):
-        found = Transcript(mechanism())
+        transcript = Transcript(mechanism())
         with pytest.raises(ConvergenceError, match="lower the learning rate"):
-            found.add_known([0], [values[0]], [values[1]], 1.0)
-        assert not found.loss.any()
+            transcript.add_known([0], [values[0]], [values[1]], 1.0)
+        assert not transcript.loss.any()
 
     def test_of_an_error_that_is_not_a_number(self):
         with pytest.raises(ConvergenceError, match="error"):

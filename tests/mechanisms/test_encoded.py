@@ -64,8 +64,8 @@ def log_density(histograms, counts):
         cells = counts[column.name]
         if isinstance(column, NumericHistogram):
             total += sum(
-                norm.logpdf(noisy, cells.get(place, 0), sigma)
-                for place, noisy in enumerate(column.counts)
+                norm.logpdf(noisy, cells.get(index, 0), sigma)
+                for index, noisy in enumerate(column.counts)
             )
         else:
             noisy = dict(zip(column.levels, column.counts, strict=True))
@@ -124,10 +124,10 @@ def test_losses_of_persons_are_differences_of_log_densities():
     persons = read_persons(owner, len(table))
     losses = EncodingLosses.of(histograms, counted).persons(cells, persons)
     whole = log_density(histograms, naive_counts(table, histograms))
-    for place in range(len(persons.names)):
-        gone = np.flatnonzero(persons.owner == place)
+    for index in range(len(persons.names)):
+        gone = np.flatnonzero(persons.owner == index)
         rest = log_density(histograms, naive_counts(without(table, gone), histograms))
-        assert losses.loss[place] == pytest.approx(whole - rest, abs=1e-9)
+        assert losses.loss[index] == pytest.approx(whole - rest, abs=1e-9)
     assert np.isinf(losses.loss).any()
 
 
@@ -157,10 +157,10 @@ def test_evidence_has_mean_one(seed):
     draws = 4000
     rng = np.random.default_rng(seed)
     drawn = np.stack(list(losses.draw(draws, rng)))
-    seen = np.exp(-drawn)
-    error = seen.std(axis=0) / math.sqrt(draws)
+    ratios = np.exp(-drawn)
+    error = ratios.std(axis=0) / math.sqrt(draws)
     # A row whose level nobody else has: D without it never shows the level.
-    assert np.all(np.abs(seen.mean(axis=0) - 1) < 5 * error + 1e-12)
+    assert np.all(np.abs(ratios.mean(axis=0) - 1) < 5 * error + 1e-12)
     wrong = np.exp(-1.33 * drawn[:, np.isfinite(drawn).all(axis=0)])
     off = np.abs(wrong.mean(axis=0) - 1) / (wrong.std(axis=0) / math.sqrt(draws))
     assert off.max() > 5
@@ -197,8 +197,8 @@ def test_no_pair_of_data_sets_passes_the_budget(epsilon, delta, replaces):
 
     def worst(sigma, threshold):
         return max(
-            divergence(single, columns - single, sigma, threshold, histograms.epsilon, towards=way)
-            for single, way in itertools.product(range(levels + 1), ("with", "without"))
+            divergence(single, columns - single, sigma, threshold, histograms.epsilon, towards=side)
+            for single, side in itertools.product(range(levels + 1), ("with", "without"))
         )
 
     assert worst(histograms.scale, histograms.threshold) <= spent
@@ -236,11 +236,11 @@ def test_the_quantile_is_a_bound(tail):
 
 def test_more_rows_of_a_person_need_more_noise():
     table = open_table(people())
-    one, _ = draw_histograms(table, COLUMNS, budget(), np.random.default_rng(0))
+    single, _ = draw_histograms(table, COLUMNS, budget(), np.random.default_rng(0))
     many = budget(rows_per_person=3)
     three, _ = draw_histograms(table, COLUMNS, many, np.random.default_rng(0))
-    assert three.scale == pytest.approx(3 * one.scale)
-    assert three.threshold > 3 * one.threshold - 3 * one.scale
+    assert three.scale == pytest.approx(3 * single.scale)
+    assert three.threshold > 3 * single.threshold - 3 * single.scale
     spent = three.delta + three.threshold_delta
     assert encoded.guarantee_of(three, 3).delta(three.epsilon) <= spent * (1 + 1e-6)
     assert encoded.guarantee_of(three, 4).delta(three.epsilon) > spent

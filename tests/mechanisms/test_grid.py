@@ -43,7 +43,7 @@ def test_refuses_where_no_grid_exists():
     clamp, dimension = 8.0, 9
     least = 2**20 * math.ulp(clamp) * math.sqrt(dimension)
     Grid.for_noise(reach=clamp, resolution=least * 1.0001, dimension=dimension)
-    with pytest.raises(ReleaseRefused, match=r"no grid.*lower epsilon or raise regularization"):
+    with pytest.raises(ReleaseRefused, match="epsilon or raise regularization"):
         Grid.for_noise(reach=clamp, resolution=least * 0.4999, dimension=dimension)
 
 
@@ -88,7 +88,7 @@ def test_snap_refuses_what_is_not_finite(value):
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_the_grid_is_a_public_constant(loss, noise):
     """It follows from the mechanism's constants alone: data does not come in anywhere."""
-    how = {
+    constants = {
         "epsilon": 2.0,
         "delta": 1e-6 if noise == "gaussian" else None,
         "noise": noise,
@@ -97,8 +97,8 @@ def test_the_grid_is_a_public_constant(loss, noise):
         "rows": 500,
         "dimension": 7,
     }
-    mechanism = OutputPerturbation(**how)
-    assert mechanism.grid == OutputPerturbation(**how).grid
+    mechanism = OutputPerturbation(**constants)
+    assert mechanism.grid == OutputPerturbation(**constants).grid
     reach = loss.solution_bound(0.1) + mechanism.law.norm_exceeded_with(1e-12)
     assert mechanism.grid.clamp == 2.0 ** math.ceil(math.log2(reach))
     assert mechanism.grid.clamp >= loss.solution_bound(0.1)

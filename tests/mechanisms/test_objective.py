@@ -48,40 +48,40 @@ def mechanism(**changes):
     return ObjectivePerturbation(**values)
 
 
-def posed(how, seed=0):
+def posed(mechanism, seed=0):
     """Random rows in the unit ball, with the penalty that the mechanism asks for."""
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(how.rows, how.dimension))
+    X = rng.normal(size=(mechanism.rows, mechanism.dimension))
     X /= np.linalg.norm(X, axis=1).max()
-    y = np.where(X[:, 0] + 0.3 * rng.normal(size=how.rows) > 0, 1.0, -1.0)
-    if not how.loss.is_classification:
-        y = np.clip(X @ np.linspace(1, 2, how.dimension), -1.5, 1.5)
-    penalty = np.full(how.dimension, how.total_regularization)
-    return Objective.of(X=X, y=y, loss=how.loss, penalty=penalty)
+    y = np.where(X[:, 0] + 0.3 * rng.normal(size=mechanism.rows) > 0, 1.0, -1.0)
+    if not mechanism.loss.is_classification:
+        y = np.clip(X @ np.linspace(1, 2, mechanism.dimension), -1.5, 1.5)
+    penalty = np.full(mechanism.dimension, mechanism.total_regularization)
+    return Objective.of(X=X, y=y, loss=mechanism.loss, penalty=penalty)
 
 
 # The guarantee, against the truth in one dimension (:mod:`conformance.line`).
 
 
-def line_of(how, x, y, times, unit):
+def line_of(mechanism, x, y, times, unit):
     return Line(
         x=np.array(x),
         y=np.array(y),
         times=np.array(times),
-        loss=how.loss.name,
-        penalty_sum=how.penalty_sum,
-        noise=how.noise,
+        loss=mechanism.loss.name,
+        penalty_sum=mechanism.penalty_sum,
+        noise=mechanism.noise,
         unit=unit,
-        width=getattr(how.loss, "width", 0.5),
+        width=getattr(mechanism.loss, "width", 0.5),
     )
 
 
 def lines(factor=1.0, *, penalty, **budget):
     """Small data sets with the row in question first, the noise × ``factor``."""
-    how = mechanism(dimension=1, rows=2, regularization=penalty / 2, **budget)
-    unit = factor * how.resolution
+    perturbation = mechanism(dimension=1, rows=2, regularization=penalty / 2, **budget)
+    unit = factor * perturbation.resolution
     # Against so many equal rows the noise cannot move θ to where the row is well classified.
-    crowd = math.ceil(1000 * how.resolution)
+    crowd = math.ceil(1000 * perturbation.resolution)
     rng = np.random.default_rng(4)
     for x, y, times in (
         ([1.0, 0.0], [1.0, 1.0], [1, 1]),
@@ -92,7 +92,7 @@ def lines(factor=1.0, *, penalty, **budget):
         ([1.0, 1.0], [1.0, -1.0], [1, 3]),
         (rng.uniform(-1, 1, 4), rng.choice([-1.0, 1.0], 4), [1, 1, 2, 1]),
     ):
-        yield line_of(how, x, y, times, unit)
+        yield line_of(perturbation, x, y, times, unit)
 
 
 BUDGETS = [(0.1, 1e-2), (1.0, 1e-1), (1.0, 1e-6), (5.0, 1e-3)]
@@ -100,20 +100,20 @@ PENALTIES = (1e-6, 0.03, 3.0, 300.0)
 
 
 def shares(loss, calibration, factor=1.0, budgets=BUDGETS, penalties=PENALTIES):
-    """δ true/δ promised of removing and of adding a row, the noise × ``factor``."""
-    found = []
+    """δ true/δ guaranteed of removing and of adding a row, the noise × ``factor``."""
+    spent = []
     for (epsilon, delta), penalty in itertools.product(budgets, penalties):
         given = {"epsilon": epsilon, "delta": delta, "loss": loss, "calibration": calibration}
         for line in lines(factor, penalty=penalty, **given):
             p, q = pair(line, line.without_first())
-            found.append([divergence(p, q, epsilon) / delta, divergence(q, p, epsilon) / delta])
-    return np.array(found)
+            spent.append([divergence(p, q, epsilon) / delta, divergence(q, p, epsilon) / delta])
+    return np.array(spent)
 
 
 def test_the_integration_knows_the_gaussian_mechanism():
     """λ so large that θ does not move and the hinge is linear: b alone, shifted by one row."""
-    how = mechanism(loss=HuberHinge(), dimension=1, rows=2, regularization=1e6)
-    line = line_of(how, [1.0, 0.0], [1.0, 1.0], [1, 1], 2.0)
+    perturbation = mechanism(loss=HuberHinge(), dimension=1, rows=2, regularization=1e6)
+    line = line_of(perturbation, [1.0, 0.0], [1.0, 1.0], [1, 1], 2.0)
     p, q = pair(line, line.without_first())
     assert p.sum() == pytest.approx(1, abs=1e-12)
     for epsilon in (0.1, 1.0, 3.0):
@@ -125,35 +125,37 @@ def test_the_integration_knows_the_gaussian_mechanism():
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 def test_the_tight_calibration_keeps_its_guarantee_and_wastes_little(loss):
     """True δ ≤ δ, both ways, for small data made to come close; with 0.8 σ it is passed."""
-    found = shares(loss, "tight")
-    assert np.max(found) <= 1.0
-    assert np.max(found[:, 0]) >= 0.95
-    assert np.max(found[:, 1]) >= 0.95
+    spent = shares(loss, "tight")
+    assert np.max(spent) <= 1.0
+    assert np.max(spent[:, 0]) >= 0.95
+    assert np.max(spent[:, 1]) >= 0.95
     less = shares(loss, "tight", 0.8, budgets=BUDGETS[1:3], penalties=(3.0, 300.0))
     assert np.all(np.max(less, axis=0) > 1.5)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 def test_the_published_calibration_keeps_its_guarantee_by_far(loss):
-    found = shares(loss, "published")
-    assert np.max(found) <= 0.05
+    spent = shares(loss, "published")
+    assert np.max(spent) <= 0.05
     # Power: the printed σ (erratum 4 has σ² there) is another one, and at ε = 0.1 far too large.
-    how = mechanism(epsilon=0.1, loss=loss, calibration="published")
-    assert how.resolution**2 == pytest.approx((8 * math.log(2e3) + 0.4) / 0.01, rel=1e-12)
+    perturbation = mechanism(epsilon=0.1, loss=loss, calibration="published")
+    assert perturbation.resolution**2 == pytest.approx((8 * math.log(2e3) + 0.4) / 0.01, rel=1e-12)
 
 
-def plane(how, X, y, theta, times=1.0):
+def plane(mechanism, X, y, theta, times=1.0):
     """log p(θ ∣ D) at points (m, 2), by slogdet, but for the normaliser of b."""
     z = theta @ X.T
-    f1 = times * slope(how.loss.name, z, y, getattr(how.loss, "width", 0.5))
-    if isinstance(how.loss, Logistic):
+    f1 = times * slope(mechanism.loss.name, z, y, getattr(mechanism.loss, "width", 0.5))
+    if isinstance(mechanism.loss, Logistic):
         f2 = times * expit(z) * expit(-z)
     else:
-        f2 = times * np.where(np.abs(1 - y * z) < how.loss.width, 0.5 / how.loss.width, 0.0)
-    gradient = f1 @ X + how.penalty_sum * theta
-    hessian = how.penalty_sum * np.eye(2) + np.einsum("mn,nj,nk->mjk", f2, X, X)
-    norm = np.linalg.norm(gradient, axis=1) / how.resolution
-    falling = norm if how.noise == "laplace" else norm**2 / 2
+        f2 = times * np.where(
+            np.abs(1 - y * z) < mechanism.loss.width, 0.5 / mechanism.loss.width, 0.0
+        )
+    gradient = f1 @ X + mechanism.penalty_sum * theta
+    hessian = mechanism.penalty_sum * np.eye(2) + np.einsum("mn,nj,nk->mjk", f2, X, X)
+    norm = np.linalg.norm(gradient, axis=1) / mechanism.resolution
+    falling = norm if mechanism.noise == "laplace" else norm**2 / 2
     return np.linalg.slogdet(hessian)[1] - falling
 
 
@@ -166,15 +168,17 @@ def test_the_tight_calibration_in_the_plane(loss):
         X = rng.normal(size=(3, 2))
         X /= np.linalg.norm(X, axis=1, keepdims=True)
         y = np.array([1.0, -1.0, 1.0])
-        how = mechanism(
+        perturbation = mechanism(
             epsilon=epsilon, delta=0.01, loss=loss, rows=3, dimension=2, regularization=penalty / 3
         )
-        reach = (6 * how.resolution + 3) / how.penalty_sum
+        reach = (6 * perturbation.resolution + 3) / perturbation.penalty_sum
         axis = np.sinh(np.linspace(-4, 4, 400)) / np.sinh(4) * reach
         width = np.gradient(axis)
         theta = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
-        weight = np.multiply.outer(width, width).ravel() / (2 * math.pi * how.resolution**2)
-        inside, outside = plane(how, X, y, theta), plane(how, X[1:], y[1:], theta)
+        weight = np.multiply.outer(width, width).ravel() / (
+            2 * math.pi * perturbation.resolution**2
+        )
+        inside, outside = plane(perturbation, X, y, theta), plane(perturbation, X[1:], y[1:], theta)
         assert np.sum(weight * np.exp(inside)) == pytest.approx(1, abs=3e-3)
         for p, q in ((inside, outside), (outside, inside)):
             delta = np.sum(weight * np.maximum(np.exp(p) - np.exp(epsilon + q), 0))
@@ -216,7 +220,7 @@ def test_norm_laplace_noise_is_pure(loss, calibration):
 @pytest.mark.parametrize("loss", LOSSES[:2], ids=str)
 def test_two_misclassified_rows_exchanged_use_all_of_epsilon(loss, calibration):
     """At θ = (−60, 0) both slopes are 1 and the rows are all but opposite; b lies along them."""
-    how = mechanism(
+    perturbation = mechanism(
         noise="laplace", epsilon=5.0, loss=loss, calibration=calibration, dimension=2, rows=2001,
         regularization=300 / 2001,
     )  # fmt: skip
@@ -226,9 +230,11 @@ def test_two_misclassified_rows_exchanged_use_all_of_epsilon(loss, calibration):
     theta, times = np.array([[-60.0, 0.0]]), np.array([1, 2_000_000])
     for label in (-1.0, 1.0):
         y = np.array([1.0, label])
-        loss_there = plane(how, rows, y, theta, times) - plane(how, others, y, theta, times)
-        assert abs(loss_there[0]) <= how.epsilon
-        assert abs(loss_there[0]) >= 0.95 * how.epsilon
+        loss_there = plane(perturbation, rows, y, theta, times) - plane(
+            perturbation, others, y, theta, times
+        )
+        assert abs(loss_there[0]) <= perturbation.epsilon
+        assert abs(loss_there[0]) >= 0.95 * perturbation.epsilon
 
 
 # How often an exposure may pass ε.
@@ -240,8 +246,11 @@ def test_exposures_pass_epsilon_no_more_often_than_is_said(loss, calibration):
     used = []
     for (epsilon, delta), penalty in itertools.product(BUDGETS, PENALTIES):
         given = {"epsilon": epsilon, "delta": delta, "loss": loss, "calibration": calibration}
-        how = mechanism(dimension=1, rows=2, regularization=penalty / 2, **given)
-        removed, added = how.worst_case_passed_by(REMOVE), how.worst_case_passed_by(ADD)
+        perturbation = mechanism(dimension=1, rows=2, regularization=penalty / 2, **given)
+        removed, added = (
+            perturbation.worst_case_passed_by(REMOVE),
+            perturbation.worst_case_passed_by(ADD),
+        )
         for line in lines(penalty=penalty, **given):
             p, q = pair(line, line.without_first())
             used.append([passing(p, q, epsilon) / removed, passing(q, p, epsilon) / added])
@@ -252,25 +261,27 @@ def test_exposures_pass_epsilon_no_more_often_than_is_said(loss, calibration):
 # Adding a row: the other rows are all but 0, and together tilt the objective by a constant.
 
 
-def tilted(how, tilt):
+def tilted(mechanism, tilt):
     """One row in question, and 20,000 of equal length ≤ 0.003 whose slopes at 0 sum up to tilt."""
-    start = abs(slope(how.loss.name, 0.0, 1.0, getattr(how.loss, "width", 0.5)))
+    start = abs(slope(mechanism.loss.name, 0.0, 1.0, getattr(mechanism.loss, "width", 0.5)))
     count = 20_000
-    return line_of(how, [1.0, -tilt / (count * start)], [1.0, 1.0], [1, count], unit=how.resolution)
+    return line_of(
+        mechanism, [1.0, -tilt / (count * start)], [1.0, 1.0], [1, count], unit=mechanism.resolution
+    )
 
 
-def simulated_additions(line, how, draws, rng):
+def simulated_additions(line, mechanism, draws, rng):
     """Losses of adding the first row, θ drawn without it: two densities of b, two Hessians."""
     without = line.without_first()
     grid = without.edges(200_001)
-    b = how.resolution * rng.standard_normal(draws)
+    b = mechanism.resolution * rng.standard_normal(draws)
     theta = np.interp(-b, without.gradient(grid), grid)
     step = 1e-6
 
     def log_density(some):
         # det H by a difference of g, whose every term has a derivative there.
         curved = (some.gradient(theta + step) - some.gradient(theta - step)) / (2 * step)
-        return np.log(curved) - 0.5 * (some.gradient(theta) / how.resolution) ** 2
+        return np.log(curved) - 0.5 * (some.gradient(theta) / mechanism.resolution) ** 2
 
     return log_density(line) - log_density(without)
 
@@ -279,15 +290,15 @@ def simulated_additions(line, how, draws, rng):
 @pytest.mark.parametrize("loss", LOSSES[:2], ids=str)
 def test_an_addition_passes_epsilon_no_more_often_than_its_own_bound(loss, penalty):
     """By exact masses, over tilts that let the row's slope be what it has to be."""
-    how = mechanism(
+    perturbation = mechanism(
         epsilon=1.0, delta=0.1, loss=loss, dimension=1, rows=2, regularization=penalty / 2
     )
-    bound = how.worst_case_passed_by(ADD)
+    bound = perturbation.worst_case_passed_by(ADD)
     used, removed = [], []
     for tilt in np.linspace(0.5, 15.0, 30):
-        p, q = pair(tilted(how, tilt), tilted(how, tilt).without_first(), 20_001)
+        p, q = pair(tilted(perturbation, tilt), tilted(perturbation, tilt).without_first(), 20_001)
         used.append(passing(q, p, 1.0) / bound)
-        removed.append(passing(p, q, 1.0) / how.worst_case_passed_by(REMOVE))
+        removed.append(passing(p, q, 1.0) / perturbation.worst_case_passed_by(REMOVE))
     # A cell at the threshold counts whole: 7e-4σ of b, 1e-3 of the probability.
     # A hinge has its curvature over a short way of θ: on a line it uses less of its bound.
     least = 0.9 if isinstance(loss, Logistic) else 0.6
@@ -297,17 +308,19 @@ def test_an_addition_passes_epsilon_no_more_often_than_its_own_bound(loss, penal
 
 def test_a_removals_bound_is_too_small_for_an_addition():
     """ε = 1, δ = 0.1, λ = 0.61: 10⁶ simulated additions refuse a removal's bound by 15 errors."""
-    how = mechanism(epsilon=1.0, delta=0.1, dimension=1, rows=2, regularization=0.305)
-    problem = posed(how)
-    tangent = Tangent.at(how, problem, how.release(problem, np.random.default_rng(0)))
+    perturbation = mechanism(epsilon=1.0, delta=0.1, dimension=1, rows=2, regularization=0.305)
+    problem = posed(perturbation)
+    tangent = Tangent.at(
+        perturbation, problem, perturbation.release(problem, np.random.default_rng(0))
+    )
     addition = tangent.row_losses(
         changed(problem, ADD, (problem.held.X, problem.held.y))
     ).worst_case_passed
     removal = tangent.row_losses().worst_case_passed
-    assert removal == how.worst_case_passed == pytest.approx(0.32846, abs=1e-5)
+    assert removal == perturbation.worst_case_passed == pytest.approx(0.32846, abs=1e-5)
     assert addition == pytest.approx(0.34563, abs=1e-5)
-    line = tilted(how, 2.65)
-    losses = simulated_additions(line, how, 10**6, np.random.default_rng(5))
+    line = tilted(perturbation, 2.65)
+    losses = simulated_additions(line, perturbation, 10**6, np.random.default_rng(5))
     often = float(np.mean(np.abs(losses) > 1.0))
     error = math.sqrt(often * (1 - often) / 10**6)
     assert often == pytest.approx(0.3360, abs=4 * error)
@@ -326,33 +339,44 @@ def highest_tail(epsilon, reach, volume, sign):
 def test_both_bounds_are_those_of_the_proof(loss):
     """Of any slope p ∈ (0, 1]: a removal's as ever, an addition's with the signs exchanged."""
     for (epsilon, delta), penalty in itertools.product([*BUDGETS, (0.5, 0.9)], (0.385, 3.0, 300.0)):
-        how = mechanism(epsilon=epsilon, delta=delta, loss=loss, rows=2, regularization=penalty / 2)
-        reach, most = 1 / how.resolution, loss.curvature_bound / how.penalty_sum
+        perturbation = mechanism(
+            epsilon=epsilon, delta=delta, loss=loss, rows=2, regularization=penalty / 2
+        )
+        reach, most = 1 / perturbation.resolution, loss.curvature_bound / perturbation.penalty_sum
 
         def volume(p, most=most):
             curved = 4 * p * (1 - p) if isinstance(loss, Logistic) else 1.0
             return np.log1p(most * curved)
 
         up, down = highest_tail(epsilon, reach, volume, 1), highest_tail(epsilon, reach, np.zeros_like, -1)  # fmt: skip
-        assert how.worst_case_passed_by(REMOVE) == pytest.approx(min(up + down, 1.0), rel=1e-4)
+        assert perturbation.worst_case_passed_by(REMOVE) == pytest.approx(
+            min(up + down, 1.0), rel=1e-4
+        )
         up, down = highest_tail(epsilon, reach, volume, -1), highest_tail(epsilon, reach, np.zeros_like, 1)  # fmt: skip
-        assert how.worst_case_passed_by(ADD) == pytest.approx(min(up + down, 1.0), rel=1e-4)
-        assert how.worst_case_passed_by(Neighbouring.REPLACE) == 1.0
+        assert perturbation.worst_case_passed_by(ADD) == pytest.approx(
+            min(up + down, 1.0), rel=1e-4
+        )
+        assert perturbation.worst_case_passed_by(Neighbouring.REPLACE) == 1.0
 
 
 def test_an_exchange_is_not_guaranteed_what_a_removal_is():
     """Gaussian noise is calibrated to ∥∇ℓ∥ ≤ L, and an exchange may move b by 2L."""
-    how = mechanism(loss=HuberHinge(), dimension=1, rows=2, regularization=100.0)
+    perturbation = mechanism(loss=HuberHinge(), dimension=1, rows=2, regularization=100.0)
     x, y = np.array([1.0, 0.5]), np.ones(2)
-    line = line_of(how, x, y, [1, 1], how.resolution)
-    often = passing(*pair(line, line.exchanged(-1.0, 1.0)), how.epsilon)
-    assert often > 10 * how.worst_case_passed
+    line = line_of(perturbation, x, y, [1, 1], perturbation.resolution)
+    often = passing(*pair(line, line.exchanged(-1.0, 1.0)), perturbation.epsilon)
+    assert often > 10 * perturbation.worst_case_passed
     problem = Objective.of(
-        X=x[:, None], y=y, loss=how.loss, penalty=np.full(1, how.total_regularization)
+        X=x[:, None],
+        y=y,
+        loss=perturbation.loss,
+        penalty=np.full(1, perturbation.total_regularization),
     )
-    tangent = Tangent.at(how, problem, how.release(problem, np.random.default_rng(0)))
-    found = tangent.row_losses(changed(problem, Neighbouring.REPLACE, (-x[:, None], y)))
-    assert found.worst_case > how.epsilon or found.worst_case_passed >= often
+    tangent = Tangent.at(
+        perturbation, problem, perturbation.release(problem, np.random.default_rng(0))
+    )
+    losses = tangent.row_losses(changed(problem, Neighbouring.REPLACE, (-x[:, None], y)))
+    assert losses.worst_case > perturbation.epsilon or losses.worst_case_passed >= often
 
 
 # The constants.
@@ -362,14 +386,14 @@ def test_an_exchange_is_not_guaranteed_what_a_removal_is():
 def test_the_tight_scale_of_the_huber_hinge(width):
     """δ_Gauss(ε − log(1 + c/λ), L/σ) = δ."""
     for epsilon, delta, penalty in ((1.0, 1e-5, 40.0), (0.2, 1e-3, 1000.0), (8.0, 1e-8, 2.0)):
-        how = mechanism(
+        perturbation = mechanism(
             loss=HuberHinge(width=width), epsilon=epsilon, delta=delta, regularization=penalty / 40
         )
         spent = math.log1p(1 / (2 * width) / penalty)
-        assert not how.is_raised
+        assert not perturbation.is_raised
         known = gaussian_scale(epsilon - spent, delta)
-        assert how.resolution == pytest.approx(known, rel=1e-6)
-        assert isinstance(how.law, Gaussian)
+        assert perturbation.resolution == pytest.approx(known, rel=1e-6)
+        assert isinstance(perturbation.law, Gaussian)
 
 
 def coupled_divergence(epsilon, sigma, penalty):
@@ -387,9 +411,9 @@ def coupled_divergence(epsilon, sigma, penalty):
 )
 def test_the_tight_scale_of_the_logistic_loss(epsilon, delta, penalty):
     """The larger of what a removal and what an addition needs; neither can do with less."""
-    how = mechanism(epsilon=epsilon, delta=delta, regularization=penalty / 40)
-    assert not how.is_raised
-    sigma, added = how.resolution, gaussian_scale(epsilon, delta)
+    perturbation = mechanism(epsilon=epsilon, delta=delta, regularization=penalty / 40)
+    assert not perturbation.is_raised
+    sigma, added = perturbation.resolution, gaussian_scale(epsilon, delta)
     assert sigma >= added * (1 - 1e-9)
     assert coupled_divergence(epsilon, sigma, penalty) <= delta * (1 + 1e-3)
     if sigma > added * (1 + 1e-4):
@@ -406,8 +430,8 @@ def coupled_tail(epsilon, sigma, penalty):
 
         best = p[np.argmax(value(p))]
         ends = (max(best - 5e-4, 0.0), min(best + 5e-4, 1.0))
-        found = minimize_scalar(lambda p: -value(p), bounds=ends, options={"xatol": 1e-13})
-        return max(-found.fun, value(1.0), 0.0)
+        optimum = minimize_scalar(lambda p: -value(p), bounds=ends, options={"xatol": 1e-13})
+        return max(-optimum.fun, value(1.0), 0.0)
 
     def lost(z):
         return math.exp(-z * z / 2) / math.sqrt(2 * math.pi) * -math.expm1(epsilon - highest(z))
@@ -437,30 +461,32 @@ def test_the_tight_scale_of_the_logistic_loss_is_rounded_up(epsilon, delta, pena
 
 def test_the_published_constants():
     """Kifer et al. with erratum 4; Chaudhuri et al., Algorithm 2."""
-    for epsilon, delta, asked in ((0.5, 1e-6, 100.0), (2.0, 1e-3, 1.0), (0.01, 0.1, 1e-3)):
+    for epsilon, delta, requested in ((0.5, 1e-6, 100.0), (2.0, 1e-3, 1.0), (0.01, 0.1, 1e-3)):
         for loss, curvature in ((Logistic(), 0.25), (HuberHinge(width=0.1), 5.0)):
             given = {"loss": loss, "epsilon": epsilon, "calibration": "published"}
-            how = mechanism(delta=delta, regularization=asked / 40, **given)
-            assert how.penalty_sum == pytest.approx(max(asked, 2 * curvature / epsilon))
+            perturbation = mechanism(delta=delta, regularization=requested / 40, **given)
+            assert perturbation.penalty_sum == pytest.approx(
+                max(requested, 2 * curvature / epsilon)
+            )
             variance = (8 * math.log(2 / delta) + 4 * epsilon) / epsilon**2
-            assert how.law.scale**2 == pytest.approx(variance, rel=1e-12)
-            pure = mechanism(noise="laplace", regularization=asked / 40, **given)
-            left = epsilon - 2 * math.log1p(curvature / asked)
+            assert perturbation.law.scale**2 == pytest.approx(variance, rel=1e-12)
+            pure = mechanism(noise="laplace", regularization=requested / 40, **given)
+            left = epsilon - 2 * math.log1p(curvature / requested)
             if left > 0:
-                assert pure.penalty_sum == asked
+                assert pure.penalty_sum == requested
             else:
-                added = curvature / (40 * math.expm1(epsilon / 4)) - asked / 40
-                assert pure.penalty_sum == pytest.approx(asked + 40 * added)
+                added = curvature / (40 * math.expm1(epsilon / 4)) - requested / 40
+                assert pure.penalty_sum == pytest.approx(requested + 40 * added)
                 left = epsilon / 2
             assert isinstance(pure.law, NormLaplace)
             assert pure.law.rate == pytest.approx(left / 2, rel=1e-12)
 
 
 def test_the_tight_calibration_never_takes_more_noise_than_the_published_one():
-    for noise, loss, epsilon, asked in itertools.product(
+    for noise, loss, epsilon, requested in itertools.product(
         ("gaussian", "laplace"), LOSSES[:2], (0.01, 0.5, 1.0, 8.0), (1e-3, 1.0, 1e3)
     ):
-        given = {"noise": noise, "loss": loss, "epsilon": epsilon, "regularization": asked / 40}
+        given = {"noise": noise, "loss": loss, "epsilon": epsilon, "regularization": requested / 40}
         tight = mechanism(**given)
         published = mechanism(**given, calibration="published")
         if tight.penalty_sum <= published.penalty_sum:
@@ -478,14 +504,17 @@ def test_the_penalty_is_what_was_asked_for_or_what_epsilon_needs(noise, calibrat
     enough = mechanism(**given, regularization=10.0)
     assert enough.penalty_sum == 400.0
     assert not enough.is_raised
-    little = [mechanism(**given, regularization=asked, rows=n) for asked in (1e-4, 1e-8)
+    little = [mechanism(**given, regularization=requested, rows=n) for requested in (1e-4, 1e-8)
               for n in (40, 400)]  # fmt: skip
-    assert all(how.is_raised for how in little)
+    assert all(perturbation.is_raised for perturbation in little)
     # λ is a sum over rows: what ε needs depends neither on n nor on what was asked for.
-    assert len({how.penalty_sum for how in little}) == 1
-    for how in little:
-        assert how.total_regularization == how.penalty_sum / how.rows
-        assert how.derived == {"penalty_sum": how.penalty_sum, "scale": how.resolution}
+    assert len({perturbation.penalty_sum for perturbation in little}) == 1
+    for perturbation in little:
+        assert perturbation.total_regularization == perturbation.penalty_sum / perturbation.rows
+        assert perturbation.derived == {
+            "penalty_sum": perturbation.penalty_sum,
+            "scale": perturbation.resolution,
+        }
 
 
 def test_more_epsilon_less_noise():
@@ -494,9 +523,9 @@ def test_more_epsilon_less_noise():
     ):
         given = {"noise": noise, "calibration": calibration, "loss": loss}
         hows = [mechanism(epsilon=e, **given) for e in np.geomspace(1e-4, 1e3, 15)]
-        penalties = np.array([how.penalty_sum for how in hows])
+        penalties = np.array([perturbation.penalty_sum for perturbation in hows])
         assert np.all(np.diff(penalties) <= 0)
-        resolution = np.array([how.resolution for how in hows])
+        resolution = np.array([perturbation.resolution for perturbation in hows])
         if calibration == "tight" or noise == "gaussian":
             assert np.all(np.diff(resolution) < 0)
         assert resolution[0] > 1e3 * resolution[-1]
@@ -504,9 +533,9 @@ def test_more_epsilon_less_noise():
 
 def test_nothing_is_guaranteed_for_the_squared_loss():
     for noise in ("gaussian", "laplace"):
-        how = mechanism(noise=noise, loss=Squared(label_bound=1.0))
-        assert how.worst_case == math.inf
-        assert how.resolution > 0
+        perturbation = mechanism(noise=noise, loss=Squared(label_bound=1.0))
+        assert perturbation.worst_case == math.inf
+        assert perturbation.resolution > 0
     assert mechanism().worst_case == 1.0
     assert mechanism(noise="laplace").worst_case_passed == 0.0
 
@@ -514,24 +543,26 @@ def test_nothing_is_guaranteed_for_the_squared_loss():
 def test_the_guarantee_is_epsilon_and_delta():
     pure = mechanism(noise="laplace", delta=None)
     assert pure.guarantee() == EpsilonDelta(epsilon=pure.epsilon)
-    how = mechanism(noise="gaussian", delta=1e-5)
-    assert how.guarantee() == EpsilonDelta(epsilon=how.epsilon, delta=1e-5)
+    perturbation = mechanism(noise="gaussian", delta=1e-5)
+    assert perturbation.guarantee() == EpsilonDelta(epsilon=perturbation.epsilon, delta=1e-5)
     for nothing in (mechanism(epsilon=math.inf), mechanism(loss=Squared(label_bound=1.0))):
         assert nothing.guarantee() == EpsilonDelta(epsilon=math.inf)
-    for one in (pure, how):
-        problem = posed(one)
-        theta = one.release(problem, np.random.default_rng(0))
-        tangent = Tangent.at(one, problem, theta)
-        assert tangent.row_losses().guarantee == one.guarantee()
+    for candidate in (pure, perturbation):
+        problem = posed(candidate)
+        theta = candidate.release(problem, np.random.default_rng(0))
+        tangent = Tangent.at(candidate, problem, theta)
+        assert tangent.row_losses().guarantee == candidate.guarantee()
         # Gaussian noise is not calibrated for an exchange.
         turned = (problem.held.X[::-1], problem.held.y[::-1])
         swapped = tangent.row_losses(changed(problem, Neighbouring.REPLACE, turned))
-        assert swapped.guarantee == (one.guarantee() if one is pure else None)
+        assert swapped.guarantee == (candidate.guarantee() if candidate is pure else None)
 
 
 def test_numbers_of_numpy_are_kept_as_plain_ones():
-    how = mechanism(epsilon=np.float32(0.5), rows=np.int64(7), regularization=np.float64(1))
-    assert [type(value) for value in (how.epsilon, how.rows, how.regularization)] == [
+    perturbation = mechanism(
+        epsilon=np.float32(0.5), rows=np.int64(7), regularization=np.float64(1)
+    )
+    assert [type(value) for value in (perturbation.epsilon, perturbation.rows, perturbation.regularization)] == [
         float, int, float,
     ]  # fmt: skip
 
@@ -544,24 +575,24 @@ def test_numbers_of_numpy_are_kept_as_plain_ones():
 def test_a_release_is_the_minimiser_for_its_noise(loss, noise):
     """Against the minimiser at 50 digits: within half a cell and what 1e-12 leaves open."""
     for seed, penalty in ((0, 1e-4), (1, 0.1), (2, 10.0)):
-        how = mechanism(
+        perturbation = mechanism(
             loss=loss, noise=noise, rows=6, dimension=2, regularization=penalty, epsilon=30.0
         )
-        problem = posed(how, seed)
-        theta = how.release(problem, np.random.default_rng(seed))
-        b = how.law.sample(1, np.random.default_rng(seed))[0]
+        problem = posed(perturbation, seed)
+        theta = perturbation.release(problem, np.random.default_rng(seed))
+        b = perturbation.law.sample(1, np.random.default_rng(seed))[0]
         truth = Perturbed(
-            X=problem.held.X, y=problem.held.y, penalty_sum=how.penalty_sum, loss=loss.name, noise=noise,
-            unit=how.resolution,
+            X=problem.held.X, y=problem.held.y, penalty_sum=perturbation.penalty_sum, loss=loss.name, noise=noise,
+            unit=perturbation.resolution,
         ).minimiser(b, theta)  # fmt: skip
         apart = np.linalg.norm([float(t - v) for t, v in zip(theta, truth, strict=True)])
-        assert apart <= how.reach_of_cell * (1 + 1e-9)
+        assert apart <= perturbation.reach_of_cell * (1 + 1e-9)
         assert apart > 0
-        assert how.grid.holds(theta)
-        assert not how.grid.is_clamped(theta)
-        exact = how.minimiser(problem, b)
+        assert perturbation.grid.holds(theta)
+        assert not perturbation.grid.is_clamped(theta)
+        exact = perturbation.minimiser(problem, b)
         assert exact.gradient_bound <= 1e-12
-        assert np.linalg.norm(exact.theta - theta) <= how.grid.diagonal(2) / 2 * (1 + 1e-9)
+        assert np.linalg.norm(exact.theta - theta) <= perturbation.grid.diagonal(2) / 2 * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
@@ -571,19 +602,19 @@ def test_the_noise_of_releases_has_its_law(noise):
     A false alarm has probability 1e-9; the wrong scale moves the distribution by 0.39 where 0.19 is
     enough.
     """
-    how = mechanism(noise=noise, regularization=0.05)
-    problem = posed(how)
+    perturbation = mechanism(noise=noise, regularization=0.05)
+    problem = posed(perturbation)
     norms = []
     for _ in range(300):
-        theta = how.release(problem)
-        gradient = how.penalty_sum * theta + problem.held.X.T @ slope(
-            how.loss.name, problem.held.X @ theta, problem.held.y
+        theta = perturbation.release(problem)
+        gradient = perturbation.penalty_sum * theta + problem.held.X.T @ slope(
+            perturbation.loss.name, problem.held.X @ theta, problem.held.y
         )
         norms.append(np.linalg.norm(gradient))
     law = (
-        scipy.stats.chi(3, scale=how.resolution)
+        scipy.stats.chi(3, scale=perturbation.resolution)
         if noise == "gaussian"
-        else scipy.stats.gamma(3, scale=how.resolution)
+        else scipy.stats.gamma(3, scale=perturbation.resolution)
     )
     assert scipy.stats.kstest(norms, law.cdf).pvalue > 1e-9
     for factor in (1.8, 1 / 1.8):
@@ -591,25 +622,27 @@ def test_the_noise_of_releases_has_its_law(noise):
 
 
 def test_a_release_draws_from_the_operating_system(monkeypatch):
-    how = mechanism()
-    problem = posed(how)
-    first = how.release(problem)
-    assert not np.any(first == how.release(problem))
-    known = how.law.sample(1, np.random.default_rng(5))[0]
+    perturbation = mechanism()
+    problem = posed(perturbation)
+    first = perturbation.release(problem)
+    assert not np.any(first == perturbation.release(problem))
+    known = perturbation.law.sample(1, np.random.default_rng(5))[0]
     monkeypatch.setattr(Gaussian, "sample_secure", lambda self, size=None: known)
-    assert np.array_equal(how.release(problem), how.release(problem, np.random.default_rng(5)))
+    assert np.array_equal(
+        perturbation.release(problem), perturbation.release(problem, np.random.default_rng(5))
+    )
 
 
 def test_without_noise_the_minimiser_is_released():
-    how = mechanism(epsilon=math.inf)
-    problem = posed(how)
-    assert how.penalty_sum == 40 * 0.1
-    assert not how.is_private
-    assert not how.is_raised
-    assert np.array_equal(how.release(problem), minimise(problem, tolerance=1e-12).theta)
-    assert how.derived == {"penalty_sum": 4.0, "scale": 0.0}
+    perturbation = mechanism(epsilon=math.inf)
+    problem = posed(perturbation)
+    assert perturbation.penalty_sum == 40 * 0.1
+    assert not perturbation.is_private
+    assert not perturbation.is_raised
+    assert np.array_equal(perturbation.release(problem), minimise(problem, tolerance=1e-12).theta)
+    assert perturbation.derived == {"penalty_sum": 4.0, "scale": 0.0}
     with pytest.raises(InvalidInput, match="no noise law"):
-        _ = how.law
+        _ = perturbation.law
 
 
 def test_the_grid_is_public_and_fine():
@@ -617,12 +650,15 @@ def test_the_grid_is_public_and_fine():
     for noise, epsilon, regularization in itertools.product(
         ("gaussian", "laplace"), (0.01, 1.0, 100.0), (1e-4, 0.1, 10.0)
     ):
-        how = mechanism(noise=noise, epsilon=epsilon, regularization=regularization)
-        finest = how.resolution / (how.penalty_sum + 40 * 0.25)
-        assert how.grid.diagonal(3) <= finest * 2.0**-10
-        assert how.grid.step >= 2.0**10 * math.ulp(how.grid.clamp)
-        noise_reach = how.law.norm_exceeded_with(1e-12) / how.penalty_sum
-        assert how.grid.clamp >= how.loss.solution_bound(how.total_regularization) + noise_reach
+        perturbation = mechanism(noise=noise, epsilon=epsilon, regularization=regularization)
+        finest = perturbation.resolution / (perturbation.penalty_sum + 40 * 0.25)
+        assert perturbation.grid.diagonal(3) <= finest * 2.0**-10
+        assert perturbation.grid.step >= 2.0**10 * math.ulp(perturbation.grid.clamp)
+        noise_reach = perturbation.law.norm_exceeded_with(1e-12) / perturbation.penalty_sum
+        assert (
+            perturbation.grid.clamp
+            >= perturbation.loss.solution_bound(perturbation.total_regularization) + noise_reach
+        )
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
@@ -630,36 +666,36 @@ def test_the_grid_is_public_and_fine():
 def test_no_draw_is_refused(loss, noise):
     """However large the noise: whether a model is released must not depend on what was drawn."""
     for epsilon, regularization in ((1e-4, 0.5), (1e-7, 0.5), (30.0, 1e-6)):
-        how = mechanism(
+        perturbation = mechanism(
             loss=loss, noise=noise, epsilon=epsilon, delta=0.05 * min(1.0, epsilon), rows=12,
             regularization=regularization,
         )  # fmt: skip
-        problem = posed(how)
+        problem = posed(perturbation)
         for seed in range(20):
-            theta = how.release(problem, np.random.default_rng(seed))
-            assert how.grid.holds(theta)
+            theta = perturbation.release(problem, np.random.default_rng(seed))
+            assert perturbation.grid.holds(theta)
         # What is left of the gradient is far below the noise.
-        assert how.tolerance * how.rows <= 1e-5 * how.resolution
+        assert perturbation.tolerance * perturbation.rows <= 1e-5 * perturbation.resolution
     assert mechanism(loss=loss, noise=noise).tolerance <= 1e-11
 
 
 def test_a_noise_too_fine_for_float64_is_refused():
-    how = mechanism(noise="laplace", epsilon=1e12)
+    perturbation = mechanism(noise="laplace", epsilon=1e12)
     with pytest.raises(ReleaseRefused, match="lower epsilon"):
-        how.release(posed(how))
+        perturbation.release(posed(perturbation))
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_a_far_draw_lies_within_the_clamp(noise):
     """The reach of the clamp counts on ∥θ_b − θ₀∥ ≤ ∥b∥/λ, whatever the rows."""
     for loss in (Logistic(), HuberHinge(), Squared(label_bound=1.5)):
-        how = mechanism(noise=noise, loss=loss, regularization=1e-3, epsilon=50.0)
-        problem = posed(how)
-        far = how.law.norm_exceeded_with(1e-12)
+        perturbation = mechanism(noise=noise, loss=loss, regularization=1e-3, epsilon=50.0)
+        problem = posed(perturbation)
+        far = perturbation.law.norm_exceeded_with(1e-12)
         for sign in (-1, 1):
             b = np.array([sign * far, 0.0, 0.0])
-            theta = how.minimiser(problem, b).theta
-            assert not how.grid.is_clamped(how.grid.snap(theta))
+            theta = perturbation.minimiser(problem, b).theta
+            assert not perturbation.grid.is_clamped(perturbation.grid.snap(theta))
 
 
 # The page.
@@ -686,8 +722,8 @@ def test_the_table_of_the_page():
             for loss in (Logistic(), HuberHinge())
             for calibration in CALIBRATIONS
         ]
-        for cell, how in zip(cells, hows, strict=True):
+        for cell, perturbation in zip(cells, hows, strict=True):
             scale, _, raised = cell.partition(", λ = ")
-            assert float(scale) == pytest.approx(how.resolution, abs=0.006)
+            assert float(scale) == pytest.approx(perturbation.resolution, abs=0.006)
             if raised:
-                assert float(raised) == pytest.approx(how.penalty_sum, abs=0.006)
+                assert float(raised) == pytest.approx(perturbation.penalty_sum, abs=0.006)

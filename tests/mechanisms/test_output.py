@@ -46,18 +46,18 @@ def test_beta_is_n_lambda_epsilon_over_two_lipschitz():
         (HuberHinge(), 1.0),
         (Squared(label_bound=2.0), 2.0 + 2.0 / (2 * math.sqrt(0.1))),
     ):
-        how = mechanism(loss=loss)
-        assert how.sensitivity == pytest.approx(2 * lipschitz / (40 * 0.1), rel=1e-9)
-        assert how.sensitivity > 2 * lipschitz / (40 * 0.1)
-        assert isinstance(how.law, NormLaplace)
-        assert how.law.rate == pytest.approx(40 * 0.1 * 2.0 / (2 * lipschitz), rel=1e-9)
-        assert how.resolution == 1 / how.law.rate
+        perturbation = mechanism(loss=loss)
+        assert perturbation.sensitivity == pytest.approx(2 * lipschitz / (40 * 0.1), rel=1e-9)
+        assert perturbation.sensitivity > 2 * lipschitz / (40 * 0.1)
+        assert isinstance(perturbation.law, NormLaplace)
+        assert perturbation.law.rate == pytest.approx(40 * 0.1 * 2.0 / (2 * lipschitz), rel=1e-9)
+        assert perturbation.resolution == 1 / perturbation.law.rate
 
 
 def test_sigma_is_the_analytic_one():
-    how = mechanism(noise="gaussian", delta=1e-5)
-    mu = how.sensitivity / how.law.scale
-    assert isinstance(how.law, Gaussian)
+    perturbation = mechanism(noise="gaussian", delta=1e-5)
+    mu = perturbation.sensitivity / perturbation.law.scale
+    assert isinstance(perturbation.law, Gaussian)
     # Balle and Wang: δ(2, μ) = 1e-5 at μ = 0.5156… (dp_accounting gives σ = 1.9394 at Δ = 1).
     phi = lambda z: 0.5 * math.erfc(-z / math.sqrt(2))  # noqa: E731 (a formula, not a function)
     delta = phi(mu / 2 - 2 / mu) - math.exp(2) * phi(-mu / 2 - 2 / mu)
@@ -72,29 +72,29 @@ CONSTANTS = {"epsilon": 1.0, "loss": Logistic(), "regularization": 0.1, "rows": 
 @pytest.mark.parametrize(("noise", "delta"), [("laplace", None), ("gaussian", 1e-5)])
 def test_every_constant_reaches_its_validator(kind, noise, delta):
     """What each refuses: tests/test_validate.py."""
-    how = kind(**CONSTANTS, noise=noise, delta=delta)
-    for item in dataclasses.fields(how):
+    mechanism = kind(**CONSTANTS, noise=noise, delta=delta)
+    for item in dataclasses.fields(mechanism):
         if item.init and item.name != "loss":
             for value in (math.nan, -1, 0.0, "1", True, object()):
                 if (item.name, value) != ("rows_per_person", True):
                     with pytest.raises(InvalidInput, match=f"^{item.name}"):
-                        dataclasses.replace(how, **{item.name: value})
+                        dataclasses.replace(mechanism, **{item.name: value})
     for wrong in ({"rows": 1}, {"rows": 40.0}, {"dimension": 0}, {"epsilon": 1e-60}):
         with pytest.raises(InvalidInput, match=f"^{next(iter(wrong))}"):
-            dataclasses.replace(how, **wrong)
+            dataclasses.replace(mechanism, **wrong)
     # Gaussian noise needs a delta, and norm-Laplace noise takes none.
     with pytest.raises(InvalidInput, match=r"^delta"):
-        dataclasses.replace(how, delta=None if delta else 1e-5)
+        dataclasses.replace(mechanism, delta=None if delta else 1e-5)
 
 
 def test_release_lies_on_the_grid_and_near_the_minimiser():
-    how, base = mechanism(), minimise(problem())
+    perturbation, base = mechanism(), minimise(problem())
     rng = np.random.default_rng(1)
     for _ in range(50):
-        theta = how.add_noise(base, rng)
-        assert how.grid.holds(theta)
+        theta = perturbation.add_noise(base, rng)
+        assert perturbation.grid.holds(theta)
         assert theta.shape == (3,)
-    assert not np.array_equal(how.add_noise(base, rng), how.add_noise(base, rng))
+    assert not np.array_equal(perturbation.add_noise(base, rng), perturbation.add_noise(base, rng))
 
 
 def test_release_refuses_a_base_above_the_tolerance():
@@ -119,25 +119,25 @@ def test_release_without_a_generator_uses_the_operating_system(monkeypatch, nois
     for name in ("normal", "standard_normal", "gamma", "random", "exponential", "seed"):
         monkeypatch.setattr(np.random, name, fail)
     monkeypatch.setattr("random.random", fail)
-    asked = []
+    sizes = []
     urandom = os.urandom
-    monkeypatch.setattr(os, "urandom", lambda count: asked.append(count) or urandom(count))
-    how = mechanism(noise=noise, delta=1e-5 if noise == "gaussian" else None)
-    first, second = how.add_noise(base), how.add_noise(base)
+    monkeypatch.setattr(os, "urandom", lambda count: sizes.append(count) or urandom(count))
+    perturbation = mechanism(noise=noise, delta=1e-5 if noise == "gaussian" else None)
+    first, second = perturbation.add_noise(base), perturbation.add_noise(base)
     assert not np.array_equal(first, second)
-    assert sum(asked) >= 2 * 8 * 3
-    assert how.grid.holds(first)
+    assert sum(sizes) >= 2 * 8 * 3
+    assert perturbation.grid.holds(first)
 
 
 def test_epsilon_infinity_is_the_minimiser_itself():
-    how, base = mechanism(epsilon=math.inf), minimise(problem())
-    theta = how.add_noise(base)
+    perturbation, base = mechanism(epsilon=math.inf), minimise(problem())
+    theta = perturbation.add_noise(base)
     assert np.array_equal(theta, base.theta)
     assert theta is not base.theta
-    assert not how.is_private
+    assert not perturbation.is_private
     with pytest.raises(InvalidInput, match="no noise"):
-        _ = how.law
-    losses = how.row_losses(theta, neighbours_of(problem(), base))
+        _ = perturbation.law
+    losses = perturbation.row_losses(theta, neighbours_of(problem(), base))
     assert np.all(np.isinf(losses.loss))
     assert np.all(losses.low == np.inf)
     assert losses.law is None
@@ -148,35 +148,35 @@ class TestGuarantee:
     def test_of_norm_laplace_noise_it_is_pure_and_less_than_pure_allows(self):
         for dimension in (1, 3, 40):
             for epsilon in (1e-50, 1e-8, 2.0, 1e4):
-                found = mechanism(epsilon=epsilon, dimension=dimension).guarantee()
-                assert found == NormLaplaceNoise(separation=epsilon, dimension=dimension)
-                assert found.epsilon(0.0) == epsilon
-                assert found.loss() == epsilon
-                assert 0 < found.advantage <= EpsilonDelta(epsilon=epsilon).advantage
+                guarantee = mechanism(epsilon=epsilon, dimension=dimension).guarantee()
+                assert guarantee == NormLaplaceNoise(separation=epsilon, dimension=dimension)
+                assert guarantee.epsilon(0.0) == epsilon
+                assert guarantee.loss() == epsilon
+                assert 0 < guarantee.advantage <= EpsilonDelta(epsilon=epsilon).advantage
 
     @pytest.mark.parametrize("epsilon", [0.01, 2.0, 50.0])
     @pytest.mark.parametrize("delta", [1e-9, 1e-3])
     def test_of_gaussian_noise_it_is_the_whole_curve(self, epsilon, delta):
-        how = mechanism(noise="gaussian", epsilon=epsilon, delta=delta)
-        found = how.guarantee()
-        assert isinstance(found, GaussianNoise)
-        # The noise keeps its promise, and a thousandth less ε would not be kept.
-        assert found.delta(epsilon) <= delta * (1 + 1e-9)
-        assert found.delta(epsilon * 0.999) > delta
-        assert found.mu >= how.sensitivity / how.resolution
-        assert found.mu == pytest.approx(how.sensitivity / how.resolution)
+        perturbation = mechanism(noise="gaussian", epsilon=epsilon, delta=delta)
+        guarantee = perturbation.guarantee()
+        assert isinstance(guarantee, GaussianNoise)
+        # The noise keeps its guarantee, and a thousandth less ε would not be kept.
+        assert guarantee.delta(epsilon) <= delta * (1 + 1e-9)
+        assert guarantee.delta(epsilon * 0.999) > delta
+        assert guarantee.mu >= perturbation.sensitivity / perturbation.resolution
+        assert guarantee.mu == pytest.approx(perturbation.sensitivity / perturbation.resolution)
 
     def test_without_noise_nothing_is_guaranteed(self):
-        found = mechanism(epsilon=math.inf).guarantee()
-        assert found == EpsilonDelta(epsilon=math.inf)
-        assert found.advantage == 1.0
+        guarantee = mechanism(epsilon=math.inf).guarantee()
+        assert guarantee == EpsilonDelta(epsilon=math.inf)
+        assert guarantee.advantage == 1.0
 
     def test_the_losses_carry_it(self):
-        for how in (mechanism(), mechanism(noise="gaussian", delta=1e-5)):
+        for perturbation in (mechanism(), mechanism(noise="gaussian", delta=1e-5)):
             base = minimise(problem())
-            theta = how.add_noise(base, np.random.default_rng(0))
-            losses = how.row_losses(theta, neighbours_of(problem(), base))
-            assert losses.guarantee == how.guarantee()
+            theta = perturbation.add_noise(base, np.random.default_rng(0))
+            losses = perturbation.row_losses(theta, neighbours_of(problem(), base))
+            assert losses.guarantee == perturbation.guarantee()
 
 
 def test_without_noise_a_row_that_moves_nothing_loses_nothing():
@@ -197,17 +197,17 @@ def test_without_noise_a_stranger_is_proved_to_be_absent():
     assert losses.loss.tolist() == [0.0, -math.inf, -math.inf, -math.inf]
     assert losses.low.tolist() == [0.0, -math.inf, -math.inf, -math.inf]
     assert losses.high.tolist() == [0.0, 0.0, -math.inf, 0.0]
-    data, how = problem(), mechanism(epsilon=math.inf)
-    found = expost.profile(
+    data, perturbation = problem(), mechanism(epsilon=math.inf)
+    result = expost.profile(
         minimise(data).theta,
         data.held.X,
         data.held.y,
         relation="add",
         candidates=(data.held.X[:3] / 2, data.held.y[:3]),
-        mechanism=how,
+        mechanism=perturbation,
     )
-    assert found.posterior.tolist() == [0.0, 0.0, 0.0]
-    assert found.certainty.tolist() == [1.0, 1.0, 1.0]
+    assert result.posterior.tolist() == [0.0, 0.0, 0.0]
+    assert result.certainty.tolist() == [1.0, 1.0, 1.0]
 
 
 class TestCheckRows:
@@ -215,37 +215,37 @@ class TestCheckRows:
         """False refusals are 1e-9: none in 3,000, however few dimensions there are."""
         for dimension in (1, 2, 5):
             data = problem(columns=dimension)
-            how, base = mechanism(dimension=dimension), minimise(data)
+            perturbation, base = mechanism(dimension=dimension), minimise(data)
             rng = np.random.default_rng(2)
             for _ in range(1000):
-                how.check_rows(how.add_noise(base, rng), base.theta, 0.0)
+                perturbation.check_rows(perturbation.add_noise(base, rng), base.theta, 0.0)
 
     def test_accepts_a_release_on_its_own_centre(self):
         """A on the grid, one dimension: θ = A happens, and says nothing against the rows."""
-        how = OutputPerturbation(
+        mechanism = OutputPerturbation(
             epsilon=2e8, loss=HuberHinge(), regularization=1.0, rows=10, dimension=1
         )
-        how.check_rows(np.zeros(1), np.zeros(1), 0.0)
+        mechanism.check_rows(np.zeros(1), np.zeros(1), 0.0)
 
     def test_refuses_a_noise_outside_its_law(self):
-        how, base = mechanism(), minimise(problem()).theta
-        far = how.law.norm_exceeded_with(1e-10)
+        perturbation, base = mechanism(), minimise(problem()).theta
+        far = perturbation.law.norm_exceeded_with(1e-10)
         with pytest.raises(WrongRows, match="cannot have made this model"):
-            how.check_rows(base + np.array([far, 0, 0]), base, 0.0)
-        likely = how.law.norm_exceeded_with(1e-8)
-        how.check_rows(base + np.array([likely, 0, 0]), base, 0.0)
+            perturbation.check_rows(base + np.array([far, 0, 0]), base, 0.0)
+        likely = perturbation.law.norm_exceeded_with(1e-8)
+        perturbation.check_rows(base + np.array([likely, 0, 0]), base, 0.0)
 
     def test_refuses_too_little_noise(self):
         """In fifty dimensions a norm of nearly 0 is as impossible as a huge one."""
-        how = mechanism(dimension=50)
+        perturbation = mechanism(dimension=50)
         with pytest.raises(WrongRows):
-            how.check_rows(np.full(50, 1e-4), np.zeros(50), 0.0)
+            perturbation.check_rows(np.full(50, 1e-4), np.zeros(50), 0.0)
 
     def test_without_noise_the_point_must_agree(self):
-        how = mechanism(epsilon=math.inf)
-        how.check_rows(np.full(3, 1e-9), np.zeros(3), 0.0)
+        perturbation = mechanism(epsilon=math.inf)
+        perturbation.check_rows(np.full(3, 1e-9), np.zeros(3), 0.0)
         with pytest.raises(WrongRows):
-            how.check_rows(np.full(3, 1e-6), np.zeros(3), 0.0)
+            perturbation.check_rows(np.full(3, 1e-6), np.zeros(3), 0.0)
 
     def test_nan_is_refused(self):
         for epsilon in (1.0, math.inf):
@@ -257,29 +257,31 @@ class TestCheckRows:
 def test_a_clamped_release_has_the_widest_interval(noise):
     """The cell on the clamp is unbounded, so the log ratio of its mass can be anything."""
     data = problem()
-    how = mechanism(noise=noise, delta=1e-5 if noise == "gaussian" else None)
+    perturbation = mechanism(noise=noise, delta=1e-5 if noise == "gaussian" else None)
     near = neighbours_of(data, minimise(data))
-    theta = np.array([how.grid.clamp, 0.0, 0.0])
-    found = how.row_losses(theta, near)
+    theta = np.array([perturbation.grid.clamp, 0.0, 0.0])
+    losses = perturbation.row_losses(theta, near)
     if noise == "laplace":
         # Within ±t, whatever happened beyond the clamp.
-        assert np.all(found.low <= -how.law.rate * near.distance)
-        assert np.all(found.high >= how.law.rate * near.distance)
+        assert np.all(losses.low <= -perturbation.law.rate * near.distance)
+        assert np.all(losses.high >= perturbation.law.rate * near.distance)
     else:
-        assert np.all(np.isinf(found.high - found.low))
+        assert np.all(np.isinf(losses.high - losses.low))
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_an_unproved_shift_gives_an_unproved_loss(noise):
     data = problem()
-    how = mechanism(noise=noise, delta=1e-5 if noise == "gaussian" else None)
+    perturbation = mechanism(noise=noise, delta=1e-5 if noise == "gaussian" else None)
     near = neighbours_of(data, minimise(data))
     blind = dataclasses.replace(near, error_bound=np.full(40, np.inf))
-    found = how.row_losses(np.zeros(3), blind)
-    assert np.all(found.low == -np.inf)
-    assert np.all(found.high == np.inf)
+    losses = perturbation.row_losses(np.zeros(3), blind)
+    assert np.all(losses.low == -np.inf)
+    assert np.all(losses.high == np.inf)
     with pytest.raises(InvalidInput, match="NaN"):
-        how.row_losses(np.zeros(3), dataclasses.replace(near, error_bound=np.full(40, np.nan)))
+        perturbation.row_losses(
+            np.zeros(3), dataclasses.replace(near, error_bound=np.full(40, np.nan))
+        )
 
 
 class TestAutomaticRegularization:
@@ -324,9 +326,9 @@ class TestAutomaticRegularization:
         assert 1e-3 <= gaussian <= 1e3
 
     def test_a_release_that_no_grid_serves_is_refused_not_made(self):
-        how = mechanism(epsilon=1e15)
+        perturbation = mechanism(epsilon=1e15)
         with pytest.raises(ReleaseRefused):
-            how.add_noise(minimise(problem()), np.random.default_rng(0))
+            perturbation.add_noise(minimise(problem()), np.random.default_rng(0))
 
 
 def both_noises():
@@ -336,63 +338,67 @@ def both_noises():
 class TestOverEpsilon:
     DISTANCE = np.array([1.0, 1e-3, 0.37, 0.5, 1e-12])
 
-    def separation(self, how, epsilon, distance):
+    def separation(self, mechanism, epsilon, distance):
         """β·distance or distance/σ of an actual release at this ε."""
-        law = dataclasses.replace(how, epsilon=float(epsilon)).law
+        law = dataclasses.replace(mechanism, epsilon=float(epsilon)).law
         return law.rate * distance if isinstance(law, NormLaplace) else distance / law.scale
 
-    @pytest.mark.parametrize("how", both_noises(), ids=["laplace", "gaussian"])
+    @pytest.mark.parametrize("mechanism", both_noises(), ids=["laplace", "gaussian"])
     @pytest.mark.parametrize("separation", [0.05, 0.9, 3.87354, 40.0])
-    def test_epsilon_at_is_the_largest_that_keeps_the_separation(self, how, separation):
+    def test_epsilon_at_is_the_largest_that_keeps_the_separation(self, mechanism, separation):
         # Distances in units of the sensitivity, none of them beyond it.
-        distance = self.DISTANCE[:4] * how.sensitivity
-        found = how.epsilon_at(separation, distance)
-        for apart, epsilon in zip(distance, found, strict=True):
+        distance = self.DISTANCE[:4] * mechanism.sensitivity
+        computed = mechanism.epsilon_at(separation, distance)
+        for apart, epsilon in zip(distance, computed, strict=True):
             if epsilon == 0:
-                assert self.separation(how, 1e-9, apart) > separation
+                assert self.separation(mechanism, 1e-9, apart) > separation
                 continue
-            assert self.separation(how, epsilon, apart) <= separation
-            assert self.separation(how, epsilon * (1 + 1e-5), apart) > separation
-        assert np.argmin(found) == 0
+            assert self.separation(mechanism, epsilon, apart) <= separation
+            assert self.separation(mechanism, epsilon * (1 + 1e-5), apart) > separation
+        assert np.argmin(computed) == 0
 
-    @pytest.mark.parametrize("how", both_noises(), ids=["laplace", "gaussian"])
+    @pytest.mark.parametrize("mechanism", both_noises(), ids=["laplace", "gaussian"])
     @pytest.mark.parametrize("separation", [0.9, 2.353, 40.0])
-    def test_epsilon_from_is_the_least_that_reaches_it(self, how, separation):
-        for apart in self.DISTANCE[:4] * how.sensitivity:
-            epsilon = how.epsilon_from(separation, float(apart))
-            assert self.separation(how, epsilon, apart) >= separation
-            assert self.separation(how, epsilon * (1 - 1e-5), apart) < separation
+    def test_epsilon_from_is_the_least_that_reaches_it(self, mechanism, separation):
+        for apart in self.DISTANCE[:4] * mechanism.sensitivity:
+            epsilon = mechanism.epsilon_from(separation, float(apart))
+            assert self.separation(mechanism, epsilon, apart) >= separation
+            assert self.separation(mechanism, epsilon * (1 - 1e-5), apart) < separation
             assert epsilon == pytest.approx(
-                float(how.epsilon_at(separation, np.array([apart]))[0]), rel=1e-5
+                float(mechanism.epsilon_at(separation, np.array([apart]))[0]), rel=1e-5
             )
 
-    @pytest.mark.parametrize("how", both_noises(), ids=["laplace", "gaussian"])
-    def test_a_row_that_does_not_move_the_model(self, how):
-        assert how.epsilon_at(1.0, np.zeros(2)).tolist() == [math.inf, math.inf]
-        assert how.epsilon_from(1.0, 0.0) == math.inf
-        assert how.epsilon_from(1.0, math.nan) == math.inf
-        assert how.epsilon_at(1.0, np.array([5e-324]))[0] > 1e100
-        assert how.epsilon_at(1.0, np.array([math.inf]))[0] == 0, "fail closed"
+    @pytest.mark.parametrize("mechanism", both_noises(), ids=["laplace", "gaussian"])
+    def test_a_row_that_does_not_move_the_model(self, mechanism):
+        assert mechanism.epsilon_at(1.0, np.zeros(2)).tolist() == [math.inf, math.inf]
+        assert mechanism.epsilon_from(1.0, 0.0) == math.inf
+        assert mechanism.epsilon_from(1.0, math.nan) == math.inf
+        assert mechanism.epsilon_at(1.0, np.array([5e-324]))[0] > 1e100
+        assert mechanism.epsilon_at(1.0, np.array([math.inf]))[0] == 0, "fail closed"
 
     def test_the_pure_constant(self):
         """ε = Δ·separation/distance, to the last digits."""
-        how = mechanism()
-        distance = self.DISTANCE * how.sensitivity
+        perturbation = mechanism()
+        distance = self.DISTANCE * perturbation.sensitivity
         np.testing.assert_allclose(
-            how.epsilon_at(2.0, distance), 2.0 * how.sensitivity / distance, rtol=1e-14
+            perturbation.epsilon_at(2.0, distance),
+            2.0 * perturbation.sensitivity / distance,
+            rtol=1e-14,
         )
-        assert np.all(how.epsilon_at(2.0, distance) < 2.0 * how.sensitivity / distance)
+        assert np.all(
+            perturbation.epsilon_at(2.0, distance) < 2.0 * perturbation.sensitivity / distance
+        )
 
-    @pytest.mark.parametrize("how", both_noises(), ids=["laplace", "gaussian"])
-    def test_unit_noise_times_the_resolution_is_the_noise(self, how):
-        unit = how.unit_noise
-        assert type(unit) is type(how.law)
-        assert unit.dimension == how.dimension
+    @pytest.mark.parametrize("mechanism", both_noises(), ids=["laplace", "gaussian"])
+    def test_unit_noise_times_the_resolution_is_the_noise(self, mechanism):
+        unit = mechanism.unit_noise
+        assert type(unit) is type(mechanism.law)
+        assert unit.dimension == mechanism.dimension
         b = np.random.default_rng(0).normal(size=(6, 3))
         # The density of ρ·b' at b is that of b' at b/ρ, over ρ^d.
         np.testing.assert_allclose(
-            how.law.log_density(b),
-            unit.log_density(b / how.resolution) - 3 * math.log(how.resolution),
+            mechanism.law.log_density(b),
+            unit.log_density(b / mechanism.resolution) - 3 * math.log(mechanism.resolution),
             rtol=1e-12,
         )
 
@@ -401,15 +407,15 @@ class TestOverEpsilon:
         laplace, gaussian = both_noises()
         assert isinstance(laplace.loss_law(t), NormLaplaceLaw)
         assert isinstance(gaussian.loss_law(t), GaussianLaw)
-        for how in (laplace, gaussian):
-            distance = t * how.resolution
+        for mechanism in (laplace, gaussian):
+            distance = t * mechanism.resolution
             np.testing.assert_allclose(
-                how.loss_law(t).expected_exposure,
-                how.law.law(distance).expected_exposure,
+                mechanism.loss_law(t).expected_exposure,
+                mechanism.law.law(distance).expected_exposure,
                 rtol=1e-12,
             )
-            other = dataclasses.replace(how, epsilon=77.0)
+            other = dataclasses.replace(mechanism, epsilon=77.0)
             np.testing.assert_array_equal(
-                other.loss_law(t).expected_loss, how.loss_law(t).expected_loss
+                other.loss_law(t).expected_loss, mechanism.loss_law(t).expected_loss
             )
         assert laplace.loss_law(t).dimension == 3

@@ -62,10 +62,10 @@ def vertices(parts):
 
 def largest_loss(parts, xi):
     """F: the maximum of ∥v∥²/2 + v·ξ over the sum of the convex hulls of the parts."""
-    found = np.full(len(xi), -np.inf)
+    largest = np.full(len(xi), -np.inf)
     for v in vertices(parts):
-        found = np.maximum(found, 0.5 * v @ v + xi @ v)
-    return found
+        largest = np.maximum(largest, 0.5 * v @ v + xi @ v)
+    return largest
 
 
 def test_the_gaussian_bound_holds_whatever_the_angles_between_rows():
@@ -112,14 +112,14 @@ def _delta_of(reach, epsilon):
 @pytest.mark.parametrize("k", [1, 2, 5, 16])
 def test_a_chain_of_gaussian_mechanisms_is_one_of_k_times_the_slope(k):
     for epsilon, reach in itertools.product((0.5, 3.0), (0.01, 0.05)):
-        found = chained(partial(_delta_of, reach), epsilon, reach=reach, rows=k)
-        assert found == pytest.approx(gaussian_delta(epsilon, k * reach), rel=1e-6)
+        delta = chained(partial(_delta_of, reach), epsilon, reach=reach, rows=k)
+        assert delta == pytest.approx(gaussian_delta(epsilon, k * reach), rel=1e-6)
 
 
 def test_a_long_chain_is_a_bound_and_a_close_one():
     exact = gaussian_delta(2.0, 100 * 0.003)
-    found = chained(partial(_delta_of, 0.003), 2.0, reach=0.003, rows=100)
-    assert exact <= found <= 1.01 * exact
+    delta = chained(partial(_delta_of, 0.003), 2.0, reach=0.003, rows=100)
+    assert exact <= delta <= 1.01 * exact
 
 
 def test_the_scale_is_the_least_that_keeps_delta():
@@ -145,14 +145,14 @@ def test_below_the_condition_the_bound_is_a_chain_with_shares_of_at_least_0():
 # -- noise on a minimiser ------------------------------------------------------------------------
 
 
-def farthest(how, k):
+def farthest(mechanism, k):
     """How far k rows of one label move the minimiser where all others have the other label."""
-    n = how.rows
+    n = mechanism.rows
     y = np.where(np.arange(n) < k, 1.0, -1.0)
 
     def minimiser(y):
-        penalty = np.full(1, how.regularization)
-        problem = Objective.of(X=np.ones((len(y), 1)), y=y, loss=how.loss, penalty=penalty)
+        penalty = np.full(1, mechanism.regularization)
+        problem = Objective.of(X=np.ones((len(y), 1)), y=y, loss=mechanism.loss, penalty=penalty)
         return float(minimise(problem).theta[0])
 
     return abs(minimiser(y) - minimiser(y[k:]))
@@ -162,26 +162,26 @@ def farthest(how, k):
 @pytest.mark.parametrize(("noise", "delta"), NOISES)
 def test_noise_on_a_minimiser(noise, delta, k):
     """The separation of the two laws is all that their δ(ε) depends on."""
-    how = build(
+    mechanism = build(
         OutputPerturbation, k, noise=noise, loss=HuberHinge(), regularization=1000.0, rows=1000
     )
-    apart = farthest(how, k) / how.resolution
+    apart = farthest(mechanism, k) / mechanism.resolution
     law = (
         NormLaplaceNoise(separation=apart, dimension=1)
         if delta is None
         else GaussianNoise(mu=apart)
     )
     slip = delta or 0.0
-    assert law.epsilon(slip) <= how.epsilon * (1 + 1e-9)
-    assert law.epsilon(slip) > 0.98 * how.epsilon
-    guaranteed = how.guarantee(k)
+    assert law.epsilon(slip) <= mechanism.epsilon * (1 + 1e-9)
+    assert law.epsilon(slip) > 0.98 * mechanism.epsilon
+    guaranteed = mechanism.guarantee(k)
     assert law.epsilon(slip) <= guaranteed.epsilon(slip)
-    assert how.guarantee(k).epsilon(slip) == pytest.approx(how.epsilon, rel=1e-9)
+    assert mechanism.guarantee(k).epsilon(slip) == pytest.approx(mechanism.epsilon, rel=1e-9)
     # Power: what fewer rows are guaranteed is broken.
-    assert law.epsilon(slip) > 1.3 * how.guarantee(k - 1).epsilon(slip)
+    assert law.epsilon(slip) > 1.3 * mechanism.guarantee(k - 1).epsilon(slip)
     # As is a mechanism that was calibrated to fewer.
-    less = dataclasses.replace(how, rows_per_person=k - 1)
-    assert farthest(how, k) / less.resolution > 1.3 * apart
+    less = dataclasses.replace(mechanism, rows_per_person=k - 1)
+    assert farthest(mechanism, k) / less.resolution > 1.3 * apart
 
 
 # -- noise in the objective, on a line -----------------------------------------------------------
@@ -189,16 +189,16 @@ def test_noise_on_a_minimiser(noise, delta, k):
 TILTED = 100_000
 
 
-def line_of(how, rows, labels, tilt, unit=1.0):
+def line_of(mechanism, rows, labels, tilt, unit=1.0):
     """The person's rows, each once or ``times`` over, and others next to 0 that tilt the gradient."""
     return Line(
         x=np.append(rows, -2 * tilt / TILTED),
         y=np.append(labels, 1.0),
         times=np.append(np.ones(len(rows)), TILTED),
-        loss=how.loss.name,
-        penalty_sum=how.penalty_sum,
-        noise=how.noise,
-        unit=unit * how.resolution,
+        loss=mechanism.loss.name,
+        penalty_sum=mechanism.penalty_sum,
+        noise=mechanism.noise,
+        unit=unit * mechanism.resolution,
     )
 
 
@@ -206,14 +206,14 @@ def without_person(line, k):
     return dataclasses.replace(line, x=line.x[k:], y=line.y[k:], times=line.times[k:])
 
 
-def pairs_on_a_line(how, k, rng):
+def pairs_on_a_line(mechanism, k, rng):
     """Both laws of many pairs: equal rows, rows of two labels, shorter rows; over many tilts."""
-    far = 8 * how.penalty_sum + 3 * k
+    far = 8 * mechanism.penalty_sum + 3 * k
     equal = (np.ones(k), np.ones(k))
     mixed = (np.ones(k), np.where(np.arange(k) == 0, -1.0, 1.0))
     others = [(rng.uniform(0.3, 1.0, k), rng.choice([-1.0, 1.0], k)) for _ in range(2)]
     for (x, y), tilt in itertools.product((equal, mixed, *others), np.linspace(-far / 4, far, 21)):
-        line = line_of(how, x, y, tilt)
+        line = line_of(mechanism, x, y, tilt)
         yield pair(line, without_person(line, k))
 
 
@@ -224,15 +224,15 @@ def test_gaussian_noise_in_the_objective(loss, epsilon, k):
     """Removing and adding k rows on a line keep (ε, δ) at λ from the least one to a large one."""
     reached, fewer = 0.0, 0.0
     for penalty in (1e-9, 3 * k / epsilon / 100, 1.0, 100.0):
-        how = build(
+        mechanism = build(
             ObjectivePerturbation, k, noise="gaussian", loss=loss, epsilon=epsilon,
             regularization=penalty,
         )  # fmt: skip
-        assert how.guarantee(k) == EpsilonDelta(epsilon=epsilon, delta=1e-5)
-        below = how.guarantee(k - 1)
+        assert mechanism.guarantee(k) == EpsilonDelta(epsilon=epsilon, delta=1e-5)
+        below = mechanism.guarantee(k - 1)
         assert below.guaranteed_epsilon < epsilon
         assert below.guaranteed_delta < 1e-5
-        for p, q in pairs_on_a_line(how, k, np.random.default_rng(k)):
+        for p, q in pairs_on_a_line(mechanism, k, np.random.default_rng(k)):
             for first, second in ((p, q), (q, p)):
                 delta = divergence(first, second, epsilon)
                 assert delta <= 1e-5
@@ -250,20 +250,20 @@ def test_gaussian_noise_in_the_objective(loss, epsilon, k):
 def test_noise_for_one_row_fewer_is_too_little(loss):
     """And so is k times the noise of one row without the λ that k rows need."""
     k = 3
-    how = build(ObjectivePerturbation, k, noise="gaussian", loss=loss, regularization=1e-9)
-    less = dataclasses.replace(how, rows_per_person=k - 1)
-    broken = dataclasses.replace(how, rows_per_person=1)
+    perturbation = build(ObjectivePerturbation, k, noise="gaussian", loss=loss, regularization=1e-9)
+    less = dataclasses.replace(perturbation, rows_per_person=k - 1)
+    broken = dataclasses.replace(perturbation, rows_per_person=1)
     tilts = np.linspace(0, 40, 41)
 
     def worst(mechanism, unit=1.0):
-        found = 0.0
+        largest = 0.0
         for tilt in tilts:
             line = line_of(mechanism, np.ones(k), np.ones(k), tilt, unit)
             p, q = pair(line, without_person(line, k))
-            found = max(found, divergence(p, q, 1.0), divergence(q, p, 1.0))
-        return found
+            largest = max(largest, divergence(p, q, 1.0), divergence(q, p, 1.0))
+        return largest
 
-    assert worst(how) <= 1e-5
+    assert worst(perturbation) <= 1e-5
     assert worst(less) > 5e-5
     assert worst(broken, unit=k) > 2e-5
 
@@ -274,39 +274,41 @@ def test_norm_laplace_noise_in_the_objective(loss, k):
     """Removing, adding and exchanging k rows lose at most ε; an exchange comes close."""
     reached = 0.0
     for penalty in (1e-9, 0.05, 1.0):
-        how = build(ObjectivePerturbation, k, loss=loss, epsilon=1.0, regularization=penalty)
-        for p, q in pairs_on_a_line(how, k, np.random.default_rng(k)):
+        mechanism = build(ObjectivePerturbation, k, loss=loss, epsilon=1.0, regularization=penalty)
+        for p, q in pairs_on_a_line(mechanism, k, np.random.default_rng(k)):
             assert largest_ratio(p, q) <= 1 + 1e-6
-        for tilt in np.linspace(-8 * how.penalty_sum, 8 * how.penalty_sum, 9):
-            line = line_of(how, np.ones(k), np.ones(k), tilt)
+        for tilt in np.linspace(-8 * mechanism.penalty_sum, 8 * mechanism.penalty_sum, 9):
+            line = line_of(mechanism, np.ones(k), np.ones(k), tilt)
             other = dataclasses.replace(line, y=np.append(-np.ones(k), 1.0))
             lost = largest_ratio(*pair(line, other))
             assert lost <= 1 + 1e-6
             reached = max(reached, lost)
-        assert how.guarantee(k) == EpsilonDelta(epsilon=1.0)
-        assert how.guarantee(k - 1).guaranteed_epsilon == pytest.approx((k - 1) / k)
+        assert mechanism.guarantee(k) == EpsilonDelta(epsilon=1.0)
+        assert mechanism.guarantee(k - 1).guaranteed_epsilon == pytest.approx((k - 1) / k)
     # Slopes of the logistic loss that pull apart on a line add up to 1, those of the hinge to 2.
     assert reached > (0.45 if isinstance(loss, Logistic) else 0.9)
     # Power: what k − 1 rows are guaranteed is broken by an exchange of k.
-    assert isinstance(loss, Logistic) or reached > how.guarantee(k - 1).guaranteed_epsilon * 1.2
+    assert (
+        isinstance(loss, Logistic) or reached > mechanism.guarantee(k - 1).guaranteed_epsilon * 1.2
+    )
 
 
 # -- noise in the objective, in the plane --------------------------------------------------------
 
 
-def densities(how, X, y, tilt, theta):
+def densities(mechanism, X, y, tilt, theta):
     """(m,) the density of θ (m, 2) with rows X, y and a constant ``tilt`` in the gradient."""
     z = theta @ X.T
-    if isinstance(how.loss, Logistic):
+    if isinstance(mechanism.loss, Logistic):
         slope, curvature = -y * expit(-y * z), expit(z) * expit(-z)
     else:
-        h = how.loss.width
+        h = mechanism.loss.width
         slope = -y * np.clip((1 + h - y * z) / (2 * h), 0, 1)
         curvature = np.where(np.abs(1 - y * z) < h, 1 / (2 * h), 0.0)
-    g = how.penalty_sum * theta + slope @ X + tilt
-    H = how.penalty_sum * np.eye(2) + np.einsum("mi,ij,ik->mjk", curvature, X, X)
-    exponent = -0.5 * np.sum(g**2, axis=1) / how.resolution**2
-    return np.exp(exponent) * np.linalg.det(H) / (2 * np.pi * how.resolution**2)
+    g = mechanism.penalty_sum * theta + slope @ X + tilt
+    H = mechanism.penalty_sum * np.eye(2) + np.einsum("mi,ij,ik->mjk", curvature, X, X)
+    exponent = -0.5 * np.sum(g**2, axis=1) / mechanism.resolution**2
+    return np.exp(exponent) * np.linalg.det(H) / (2 * np.pi * mechanism.resolution**2)
 
 
 @pytest.mark.parametrize("k", SIZES)
@@ -314,21 +316,21 @@ def densities(how, X, y, tilt, theta):
 def test_rows_at_angles_in_the_plane(loss, k):
     """δ(ε) by quadrature of both densities, as the rows open from one direction to a fan."""
     reached = 0.0
-    for asked in (1e-9, 0.1, 10.0):
-        how = build(
+    for requested in (1e-9, 0.1, 10.0):
+        mechanism = build(
             ObjectivePerturbation, k, noise="gaussian", delta=0.01, loss=loss, dimension=2,
-            regularization=asked,
+            regularization=requested,
         )  # fmt: skip
         for spread, pull in itertools.product((0.0, 0.4, 1.0, np.pi), (0.0, 2.0, 5.0)):
             turn = np.linspace(-spread / 2, spread / 2, k)
             X = np.stack([np.cos(turn), np.sin(turn)], axis=1)
-            tilt = np.array([pull * how.penalty_sum, 0.0])
-            wide = 9 * how.resolution / how.penalty_sum
+            tilt = np.array([pull * mechanism.penalty_sum, 0.0])
+            wide = 9 * mechanism.resolution / mechanism.penalty_sum
             at = np.linspace(-wide, wide, 501)
             grid = np.stack([axis.ravel() for axis in np.meshgrid(at, at)], axis=1)
-            grid = grid - tilt / how.penalty_sum
+            grid = grid - tilt / mechanism.penalty_sum
             with_, without = (
-                densities(how, rows, np.ones(len(rows)), tilt, grid) * (at[1] - at[0]) ** 2
+                densities(mechanism, rows, np.ones(len(rows)), tilt, grid) * (at[1] - at[0]) ** 2
                 for rows in (X, X[:0])
             )
             # The knots of the hinge are lines that the grid does not follow.
@@ -347,12 +349,12 @@ def test_softmax(noise, delta, k):
     """Three classes and one column: θ lies in the plane across (1, 1, 1), along which g = λθ."""
     basis = np.array([[1, -1, 0], [1, 1, -2]]) / np.sqrt([[2], [6]])
     reached, fewer = 0.0, 0.0
-    for asked in (1e-9, 1.0):
-        how = build(
+    for requested in (1e-9, 1.0):
+        mechanism = build(
             ObjectivePerturbation, k, noise=noise, delta=delta, loss=Softmax(classes=3),
-            dimension=3, regularization=asked,
+            dimension=3, regularization=requested,
         )  # fmt: skip
-        lam, unit = how.penalty_sum, how.resolution
+        lam, unit = mechanism.penalty_sum, mechanism.resolution
 
         def density(theta, rows, tilt, lam=lam, unit=unit):
             p = softmax(theta @ basis, axis=1)
@@ -365,7 +367,7 @@ def test_softmax(noise, delta, k):
         wide = (9 if noise == "gaussian" else 14) * unit / lam
         at = np.linspace(-wide, wide, 501)
         plain = np.stack([axis.ravel() for axis in np.meshgrid(at, at)], axis=1)
-        below = how.guarantee(k - 1)
+        below = mechanism.guarantee(k - 1)
         for pull, toward in itertools.product((0.0, 3.0, 12.0), (0, 1)):
             # Towards class 1 alone, or classes 1 and 2 together: p_y → 0.
             aim = np.array([[-1.0, 1.0, 0.0], [-2.0, 1.0, 1.0]])[toward] @ basis.T
@@ -385,9 +387,9 @@ def test_softmax(noise, delta, k):
             q = np.exp(-0.5 * np.sum(rest**2, axis=1) / unit**2) * H_ * cell
             assert p.sum() == pytest.approx(1.0, abs=1e-4)
             for first, second in ((p, q), (q, p)):
-                found = np.sum(np.maximum(first - math.e * second, 0.0))
-                assert found <= 0.01 * (1 + 1e-6)
-                reached = max(reached, found / 0.01)
+                spent = np.sum(np.maximum(first - math.e * second, 0.0))
+                assert spent <= 0.01 * (1 + 1e-6)
+                reached = max(reached, spent / 0.01)
                 at_fewer = np.sum(
                     np.maximum(first - np.exp(below.guaranteed_epsilon) * second, 0.0)
                 )
@@ -415,27 +417,31 @@ def test_more_rows_are_guaranteed_less(mechanism, noise, delta, loss):
     """Round trip at k; monotone in the rows, and in k: more rows a person need more noise."""
     scales, row = [], []
     for k in (1, 2, 3, 8):
-        how = build(mechanism, k, noise=noise, loss=loss, dimension=3, regularization=0.3)
+        perturbation = build(mechanism, k, noise=noise, loss=loss, dimension=3, regularization=0.3)
         slip = delta or 0.0
-        kept = how.guarantee(k)
-        assert kept.delta(how.epsilon) <= slip * (1 + 1e-9)
-        assert kept.epsilon(slip * (1 + 1e-9)) == pytest.approx(how.epsilon, rel=1e-6)
+        kept = perturbation.guarantee(k)
+        assert kept.delta(perturbation.epsilon) <= slip * (1 + 1e-9)
+        assert kept.epsilon(slip * (1 + 1e-9)) == pytest.approx(perturbation.epsilon, rel=1e-6)
         sizes = (1, 2, 3, 5, 8, 9, 40)
-        found = [how.guarantee(rows) for rows in sizes]
+        guarantees = [perturbation.guarantee(rows) for rows in sizes]
         if mechanism is ObjectivePerturbation:
-            epsilons = [one.guaranteed_epsilon for one in found]
-            deltas = [one.guaranteed_delta for one in found if one.guaranteed_epsilon < math.inf]
+            epsilons = [guarantee.guaranteed_epsilon for guarantee in guarantees]
+            deltas = [
+                guarantee.guaranteed_delta
+                for guarantee in guarantees
+                if guarantee.guaranteed_epsilon < math.inf
+            ]
             assert deltas == sorted(deltas)
-            assert found[0].guaranteed_delta <= slip
+            assert guarantees[0].guaranteed_delta <= slip
         else:
-            epsilons = [one.epsilon(slip) for one in found]
+            epsilons = [guarantee.epsilon(slip) for guarantee in guarantees]
         assert epsilons == sorted(epsilons)
-        bounds = [how.worst_case_of(rows) for rows in sizes]
+        bounds = [perturbation.worst_case_of(rows) for rows in sizes]
         assert bounds == sorted(bounds, key=lambda pair: pair[0])
-        assert bounds[0] == (how.worst_case, how.worst_case_passed)
-        assert how.worst_case_of(k)[0] == how.epsilon
+        assert bounds[0] == (perturbation.worst_case, perturbation.worst_case_passed)
+        assert perturbation.worst_case_of(k)[0] == perturbation.epsilon
         assert all(0 <= passed <= 1 for _, passed in bounds)
-        scales.append(how.resolution)
+        scales.append(perturbation.resolution)
         row.append(epsilons[0])
     assert scales == sorted(scales)
     assert row == sorted(row, reverse=True)
@@ -445,32 +451,32 @@ def test_more_rows_are_guaranteed_less(mechanism, noise, delta, loss):
 def test_a_guarantee_for_more_rows_is_never_weaker_than_equal_shares():
     """(mε, δ(e^(mε) − 1)/(e^ε − 1)), at small and large λ."""
     for loss, penalty, m in itertools.product(LOSSES, (1e-9, 0.02, 1.0), (2, 3, 7)):
-        how = build(
+        mechanism = build(
             ObjectivePerturbation, noise="gaussian", loss=loss, epsilon=0.8, dimension=3,
             regularization=penalty,
         )  # fmt: skip
-        found = how.guarantee(m)
+        guarantee = mechanism.guarantee(m)
         common = 1e-5 * math.expm1(m * 0.8) / math.expm1(0.8)
-        assert found.guaranteed_epsilon == m * 0.8
-        assert found.guaranteed_delta <= common * (1 + 1e-9)
+        assert guarantee.guaranteed_epsilon == m * 0.8
+        assert guarantee.guaranteed_delta <= common * (1 + 1e-9)
 
 
 def test_determinants_that_cost_nothing_need_k_times_the_noise():
     """λ ≥ k/ε and a little: σ is that of the Gaussian mechanism, k times that of one row."""
     for k, epsilon in itertools.product((2, 5, 20), (0.5, 3.0)):
         options = {"noise": "gaussian", "epsilon": epsilon, "regularization": 10.0}
-        one = build(ObjectivePerturbation, **options)
+        single = build(ObjectivePerturbation, **options)
         many = build(ObjectivePerturbation, k, **options)
-        assert many.resolution == pytest.approx(k * one.resolution, rel=1e-5)
+        assert many.resolution == pytest.approx(k * single.resolution, rel=1e-5)
     small = {"noise": "gaussian", "regularization": 1e-9}
-    many, one = build(ObjectivePerturbation, 5, **small), build(ObjectivePerturbation, **small)
-    assert many.penalty_sum > 4.5 * one.penalty_sum
+    many, single = build(ObjectivePerturbation, 5, **small), build(ObjectivePerturbation, **small)
+    assert many.penalty_sum > 4.5 * single.penalty_sum
 
 
 def test_what_was_published_is_for_one_row():
     with pytest.raises(InvalidInput, match="published"):
         build(ObjectivePerturbation, 2, calibration="published")
-    how = build(ObjectivePerturbation, noise="gaussian", calibration="published")
-    assert how.guarantee(2).guaranteed_epsilon >= how.epsilon
-    assert how.guarantee(9).guaranteed_epsilon > how.guarantee(2).guaranteed_epsilon
-    assert how.guarantee(2).guaranteed_delta >= 1e-5
+    mechanism = build(ObjectivePerturbation, noise="gaussian", calibration="published")
+    assert mechanism.guarantee(2).guaranteed_epsilon >= mechanism.epsilon
+    assert mechanism.guarantee(9).guaranteed_epsilon > mechanism.guarantee(2).guaranteed_epsilon
+    assert mechanism.guarantee(2).guaranteed_delta >= 1e-5

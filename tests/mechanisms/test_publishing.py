@@ -56,21 +56,25 @@ def mechanism(loss=LOSSES[0], budget=BUDGET, noise="gaussian", **changes):
 
 def released(loss=LOSSES[0], seed=0, budget=BUDGET):
     """A mechanism, its rows, one θ and the tangent there."""
-    how, (X, y) = mechanism(loss, budget), rows(loss)
-    problem = Objective.of(X=X, y=y, loss=loss, penalty=np.full(WIDTH, how.total_regularization))
-    theta = how.release(problem, np.random.default_rng(seed))
-    return TangentMechanism(budget=budget, mechanism=how, theta=theta), Tangent.at(
-        how, problem, theta
+    perturbation, (X, y) = mechanism(loss, budget), rows(loss)
+    problem = Objective.of(
+        X=X, y=y, loss=loss, penalty=np.full(WIDTH, perturbation.total_regularization)
+    )
+    theta = perturbation.release(problem, np.random.default_rng(seed))
+    return TangentMechanism(budget=budget, mechanism=perturbation, theta=theta), Tangent.at(
+        perturbation, problem, theta
     )
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_scales_are_those_of_the_analytic_gaussian_mechanism(loss):
-    how, _ = released(loss)
+    mechanism, _ = released(loss)
     hessian = gaussian_scale(0.5, 1e-5, loss.curvature_bound / math.sqrt(2))
-    assert how.hessian_scale == pytest.approx(hessian, rel=1e-6)
-    assert how.hessian_scale >= hessian
-    assert how.gradient_scale == pytest.approx(gaussian_scale(1.0, 1e-5, how.slope_bound), rel=1e-6)
+    assert mechanism.hessian_scale == pytest.approx(hessian, rel=1e-6)
+    assert mechanism.hessian_scale >= hessian
+    assert mechanism.gradient_scale == pytest.approx(
+        gaussian_scale(1.0, 1e-5, mechanism.slope_bound), rel=1e-6
+    )
     quantile = goe_largest_eigenvalue_quantile(1 - 0.005, WIDTH)
     assert BUDGET.penalty(loss, ROWS, WIDTH) == pytest.approx(2 * hessian * quantile, rel=1e-6)
 
@@ -78,9 +82,9 @@ def test_the_scales_are_those_of_the_analytic_gaussian_mechanism(loss):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_no_row_moves_the_two_by_more_than_their_sensitivities(loss):
     """Over many rows of the unit ball at one θ, and the bound is nearly reached."""
-    how, _ = released(loss)
-    theta = how.theta * 3
-    how = TangentMechanism(budget=BUDGET, mechanism=how.mechanism, theta=theta)
+    mechanism, _ = released(loss)
+    theta = mechanism.theta * 3
+    mechanism = TangentMechanism(budget=BUDGET, mechanism=mechanism.mechanism, theta=theta)
     rng = np.random.default_rng(1)
     X = rng.normal(size=(20_000, WIDTH))
     X /= np.linalg.norm(X, axis=1)[:, None]
@@ -89,7 +93,7 @@ def test_no_row_moves_the_two_by_more_than_their_sensitivities(loss):
     y = rng.choice(labels, size=len(X))
     y[:2] = labels
     slope, curvature = loss.derivatives(X @ theta, y)
-    assert 0.999 * how.slope_bound < np.max(np.abs(slope)) <= how.slope_bound
+    assert 0.999 * mechanism.slope_bound < np.max(np.abs(slope)) <= mechanism.slope_bound
     assert 0.9 * loss.curvature_bound < np.max(curvature) <= loss.curvature_bound
 
 
@@ -102,10 +106,10 @@ def test_the_steepest_slope(length):
 
 def test_the_noise_of_the_hessian_is_the_gaussian_orthogonal_ensemble():
     """Entry by entry over 4,000 draws: χ² of the variances at 1e-6; off by 10 % is seen."""
-    how, tangent = released()
+    mechanism, tangent = released()
     rng, count = np.random.default_rng(2), 4000
-    draws = np.array([how.release(tangent, rng).hessian for _ in range(count)])
-    noise = (draws - tangent.hessian) / how.hessian_scale
+    draws = np.array([mechanism.release(tangent, rng).hessian for _ in range(count)])
+    noise = (draws - tangent.hessian) / mechanism.hessian_scale
     assert np.array_equal(draws, np.swapaxes(draws, 1, 2))
     for i, j in itertools.combinations_with_replacement(range(WIDTH), 2):
         total = float(np.sum(noise[:, i, j] ** 2))
@@ -121,10 +125,10 @@ def test_the_noise_of_the_hessian_is_the_gaussian_orthogonal_ensemble():
 
 
 def test_the_noise_of_the_gradient():
-    how, tangent = released()
+    mechanism, tangent = released()
     rng, count = np.random.default_rng(3), 4000
-    draws = np.array([how.release(tangent, rng).gradient for _ in range(count)])
-    noise = ((draws - tangent.gradient) / how.gradient_scale).ravel()
+    draws = np.array([mechanism.release(tangent, rng).gradient for _ in range(count)])
+    noise = ((draws - tangent.gradient) / mechanism.gradient_scale).ravel()
     assert stats.kstest(noise, "norm").pvalue > 1e-6
     assert stats.kstest(noise * 1.1, "norm").pvalue < 1e-6
 
@@ -141,15 +145,17 @@ def log_density(matrices, scale):
 
 def test_a_row_costs_what_its_separation_says():
     """The loss of Ĥ, from the densities of its entries, is N(μ²/2, μ²): Thm 10.2, erratum 6."""
-    how, _ = released()
+    mechanism, _ = released()
     rng = np.random.default_rng(4)
     x = rng.normal(size=WIDTH)
     shift = 0.21 * np.outer(x, x)
-    _, mu = how.separations(np.zeros(1), np.array([0.21 * x @ x]))
+    _, mu = mechanism.separations(np.zeros(1), np.array([0.21 * x @ x]))
     square = rng.normal(size=(2000, WIDTH, WIDTH))
-    noise = how.hessian_scale * (square + np.swapaxes(square, 1, 2)) / math.sqrt(2)
-    losses = log_density(noise, how.hessian_scale) - log_density(noise + shift, how.hessian_scale)
-    inner = np.sum(shift * (2 * noise + shift), axis=(1, 2)) / (4 * how.hessian_scale**2)
+    noise = mechanism.hessian_scale * (square + np.swapaxes(square, 1, 2)) / math.sqrt(2)
+    losses = log_density(noise, mechanism.hessian_scale) - log_density(
+        noise + shift, mechanism.hessian_scale
+    )
+    inner = np.sum(shift * (2 * noise + shift), axis=(1, 2)) / (4 * mechanism.hessian_scale**2)
     assert losses == pytest.approx(inner, rel=1e-9, abs=1e-12)
     law = stats.norm(mu[0] ** 2 / 2, mu[0])
     assert stats.kstest(losses, law.cdf).pvalue > 1e-6
@@ -161,9 +167,9 @@ def test_a_row_costs_what_its_separation_says():
 def test_the_cost_of_a_person(delta):
     mu = np.geomspace(1e-9, 30, 60)
     cost = exact_costs(mu, delta)
-    for one, epsilon in zip(mu, cost, strict=True):
-        assert epsilon == pytest.approx(gaussian_epsilon(one, delta), rel=1e-6, abs=1e-12)
-        assert gaussian_delta(epsilon, one) <= delta
+    for row_mu, epsilon in zip(mu, cost, strict=True):
+        assert epsilon == pytest.approx(gaussian_epsilon(row_mu, delta), rel=1e-6, abs=1e-12)
+        assert gaussian_delta(epsilon, row_mu) <= delta
     published = mu**2 / 2 + mu * math.sqrt(2 * math.log(1 / delta))
     assert np.all(cost <= published)
     assert np.all(np.diff(cost) >= 0)
@@ -184,7 +190,7 @@ def test_costs_are_interpolated_from_above(delta):
     assert many[-1] == 0
     assert table(np.array([5.01]))[0] == np.inf
     # The cost of a row is the same whatever rows are asked for with it.
-    assert [float(table(one[None])[0]) for one in mu] == many.tolist()
+    assert [float(table(row_mu[None])[0]) for row_mu in mu] == many.tolist()
     # Convex: the slopes of chords grow.
     points = np.linspace(1e-3, 6, 400)
     slopes = np.diff(exact_costs(points, delta)) / np.diff(points)
@@ -193,77 +199,83 @@ def test_costs_are_interpolated_from_above(delta):
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_budget_of_the_worst_row(loss):
-    how, _ = released(loss)
-    worst = how.separations(np.array([how.slope_bound]), np.array([loss.curvature_bound]))
+    mechanism, _ = released(loss)
+    worst = mechanism.separations(
+        np.array([mechanism.slope_bound]), np.array([loss.curvature_bound])
+    )
     for separation, epsilon in zip(worst, (1.0, 0.5), strict=True):
         assert exact_costs(separation, 1e-5)[0] == pytest.approx(epsilon, rel=1e-5)
     mu = math.hypot(float(worst[0][0]), float(worst[1][0]))
-    assert how.epsilon_together == pytest.approx(gaussian_epsilon(mu, 2e-5), rel=1e-9)
+    assert mechanism.epsilon_together == pytest.approx(gaussian_epsilon(mu, 2e-5), rel=1e-9)
     # Composed exactly they cost less than one after the other.
-    assert how.epsilon_together < 1.5
+    assert mechanism.epsilon_together < 1.5
     published = mu**2 / 2 + mu * math.sqrt(2 * math.log(1 / 2e-5))
-    assert how.epsilon_together < published
+    assert mechanism.epsilon_together < published
 
 
 def test_the_guarantee_is_that_of_the_worst_row():
-    how, _ = released()
-    assert how.guarantee.mu >= how.separation
-    assert how.guarantee.mu == pytest.approx(how.separation)
-    assert how.guarantee.epsilon(2 * BUDGET.delta) == pytest.approx(how.epsilon_together)
-    assert how.epsilon_together < BUDGET.epsilon_gradient + BUDGET.epsilon_hessian
+    mechanism, _ = released()
+    assert mechanism.guarantee.mu >= mechanism.separation
+    assert mechanism.guarantee.mu == pytest.approx(mechanism.separation)
+    assert mechanism.guarantee.epsilon(2 * BUDGET.delta) == pytest.approx(
+        mechanism.epsilon_together
+    )
+    assert mechanism.epsilon_together < BUDGET.epsilon_gradient + BUDGET.epsilon_hessian
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_both_lie_on_grids_and_come_from_the_operating_system(loss, monkeypatch):
-    how, tangent = released(loss)
+    mechanism, tangent = released(loss)
     monkeypatch.setattr(np.random, "default_rng", None)
-    first, second = how.release(tangent), how.release(tangent)
-    for found, grid in (
-        (np.array([first.gradient, second.gradient]), how.gradient_grid),
-        (np.array([first.hessian, second.hessian]), how.hessian_grid),
+    first, second = mechanism.release(tangent), mechanism.release(tangent)
+    for published, grid in (
+        (np.array([first.gradient, second.gradient]), mechanism.gradient_grid),
+        (np.array([first.hessian, second.hessian]), mechanism.hessian_grid),
     ):
-        assert np.all(found / grid.step == np.round(found / grid.step))
-        assert not np.any(found[0] == found[1])
-        assert not grid.is_clamped(found)
-    assert how.holds(first)
-    assert how.gradient_grid.step <= 2**-10 * how.gradient_scale
-    assert how.hessian_grid.step <= 2**-10 * how.hessian_scale
+        assert np.all(published / grid.step == np.round(published / grid.step))
+        assert not np.any(published[0] == published[1])
+        assert not grid.is_clamped(published)
+    assert mechanism.holds(first)
+    assert mechanism.gradient_grid.step <= 2**-10 * mechanism.gradient_scale
+    assert mechanism.hessian_grid.step <= 2**-10 * mechanism.hessian_scale
 
 
 def test_the_grids_reach_past_anything_that_can_be_drawn():
-    how, _ = released()
-    largest = ROWS * how.slope_bound + how.mechanism.penalty_sum * np.linalg.norm(how.theta)
-    assert how.gradient_grid.clamp > largest + 9.42 * how.gradient_scale
-    largest = ROWS * 0.25 + how.mechanism.penalty_sum
-    assert how.hessian_grid.clamp > largest + math.sqrt(2) * 9.42 * how.hessian_scale
+    mechanism, _ = released()
+    largest = ROWS * mechanism.slope_bound + mechanism.mechanism.penalty_sum * np.linalg.norm(
+        mechanism.theta
+    )
+    assert mechanism.gradient_grid.clamp > largest + 9.42 * mechanism.gradient_scale
+    largest = ROWS * 0.25 + mechanism.mechanism.penalty_sum
+    assert mechanism.hessian_grid.clamp > largest + math.sqrt(2) * 9.42 * mechanism.hessian_scale
 
 
 def test_what_cannot_have_been_released_is_seen():
-    how, tangent = released()
-    good = how.release(tangent)
+    mechanism, tangent = released()
+    good = mechanism.release(tangent)
     for gradient, hessian in (
-        (good.gradient + how.gradient_grid.step / 3, good.hessian),
-        (good.gradient, good.hessian + how.hessian_grid.step / 3),
+        (good.gradient + mechanism.gradient_grid.step / 3, good.hessian),
+        (good.gradient, good.hessian + mechanism.hessian_grid.step / 3),
         (good.gradient, np.triu(good.hessian)),
         (good.gradient[:-1], good.hessian),
         (good.gradient * np.nan, good.hessian),
         (good.gradient, good.hessian * np.inf),
-        (good.gradient + 2 * how.gradient_grid.clamp, good.hessian),
+        (good.gradient + 2 * mechanism.gradient_grid.clamp, good.hessian),
     ):
-        assert not how.holds(type(good)(gradient=gradient, hessian=hessian))
+        assert not mechanism.holds(type(good)(gradient=gradient, hessian=hessian))
 
 
 def test_a_row_at_a_knot_counts_as_flat():
     """A row that sits on a knot of the Huber hinge leaves the Hessian that is released."""
     loss = HuberHinge(width=0.5)
-    how, tangent = released(loss)
+    mechanism, tangent = released(loss)
     X, y = rows(loss)
     assert np.array_equal(steady_hessian(tangent), tangent.hessian)
-    x = how.theta / np.linalg.norm(how.theta)
+    x = mechanism.theta / np.linalg.norm(mechanism.theta)
     theta = x * 0.75
     X[7], y[7] = x / 1.5 * (1 + 1e-15), 1.0  # margin ½ = 1 − h
     problem = Objective.of(X=X, y=y, loss=loss, penalty=tangent.problem.penalty)
-    moved = Tangent.at(how.mechanism, problem, theta)
+    moved = Tangent.at(mechanism.mechanism, problem, theta)
     assert abs(1 - y[7] * (X[7] @ theta) - 0.5) < 1e-12
     steady = steady_hessian(moved)
     low = eigvalsh(moved.hessian - steady)
@@ -271,7 +283,9 @@ def test_a_row_at_a_knot_counts_as_flat():
     others = np.arange(ROWS) != 7
     _, curvature = loss.derivatives(X[others] @ theta, y[others])
     naive = (X[others] * curvature[:, None]).T @ X[others]
-    assert steady == pytest.approx(naive + how.mechanism.penalty_sum * np.eye(WIDTH), abs=1e-10)
+    assert steady == pytest.approx(
+        naive + mechanism.mechanism.penalty_sum * np.eye(WIDTH), abs=1e-10
+    )
 
 
 def rows_counted(loss, theta, x, count):
@@ -317,7 +331,7 @@ def test_removing_a_row_changes_what_no_other_adds(monkeypatch):
     monkeypatch.setattr(publishing, "row_products", lambda X, v: X @ v)
     by_blas = counted_at_edges(loss)
     x, v = np.random.default_rng(6).normal(size=(2, 17))
-    places = {float(one) for count in (68, 67) for one in np.tile(x, (count, 1)) @ v}
+    places = {float(margin) for count in (68, 67) for margin in np.tile(x, (count, 1)) @ v}
     # More than a row's worth; not on a machine whose BLAS knows no places.
     assert np.max(np.abs(by_blas[:, 0] - by_blas[:, 1])) > 1.5 or len(places) == 1
 
@@ -328,16 +342,16 @@ def test_removing_a_row_changes_what_no_other_adds(monkeypatch):
     [("gaussian", "tight"), ("gaussian", "published"), ("laplace", "tight")],
 )
 def test_the_regularization_for_publishing(epsilon, noise, calibration):
-    how = mechanism(epsilon=epsilon, noise=noise, calibration=calibration)
-    report = BUDGET.penalty(how.loss, ROWS, WIDTH)
+    perturbation = mechanism(epsilon=epsilon, noise=noise, calibration=calibration)
+    report = BUDGET.penalty(perturbation.loss, ROWS, WIDTH)
     alone = {
         ("gaussian", "tight"): 0.25 / math.expm1(epsilon / 2),
         ("gaussian", "published"): 0.5 / epsilon,
         ("laplace", "tight"): 0.25 / math.expm1(epsilon / 2),
     }[noise, calibration]
-    assert how.penalty_sum == pytest.approx(max(alone, report), rel=1e-7)
-    assert not how.is_raised
-    BUDGET.check_penalty(how)
+    assert perturbation.penalty_sum == pytest.approx(max(alone, report), rel=1e-7)
+    assert not perturbation.is_raised
+    BUDGET.check_penalty(perturbation)
 
 
 def test_too_little_regularization_is_refused_with_what_is_needed():
@@ -363,9 +377,9 @@ def test_too_little_regularization_is_refused_with_what_is_needed():
     assert named[1] >= needed / ROWS
     enough = ObjectivePerturbation(regularization=named[1], **constants)
     BUDGET.check_penalty(enough)
-    how = TangentMechanism(budget=BUDGET, mechanism=small, theta=np.zeros(WIDTH))
+    mechanism = TangentMechanism(budget=BUDGET, mechanism=small, theta=np.zeros(WIDTH))
     with pytest.raises(ReleaseRefused, match="lambda of at least"):
-        how.check()
+        mechanism.check()
 
 
 def test_every_part_of_a_budget_reaches_its_validator():

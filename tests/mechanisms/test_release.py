@@ -399,9 +399,9 @@ def test_edits_of_objective_perturbation_are_refused(tmp_path, name, keys, new):
 
 def test_what_follows_from_the_constants_is_written_beside_them(tmp_path):
     _, value = written(tmp_path, "objective, gaussian")
-    how = fitted("objective, gaussian").release_.mechanism
-    assert value["mechanism"]["penalty_sum"] == how.penalty_sum == 60.0
-    assert value["mechanism"]["scale"] == how.law.scale
+    mechanism = fitted("objective, gaussian").release_.mechanism
+    assert value["mechanism"]["penalty_sum"] == mechanism.penalty_sum == 60.0
+    assert value["mechanism"]["scale"] == mechanism.law.scale
     assert "sensitivity" not in value["mechanism"]
 
 

@@ -33,15 +33,15 @@ def mechanism(**changes):
     return ObjectivePerturbation(**values)
 
 
-def posed(how, seed=0):
+def posed(mechanism, seed=0):
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(how.rows, how.dimension))
+    X = rng.normal(size=(mechanism.rows, mechanism.dimension))
     X /= np.linalg.norm(X, axis=1).max()
-    y = np.where(X[:, 0] + 0.3 * rng.normal(size=how.rows) > 0, 1.0, -1.0)
-    if not how.loss.is_classification:
-        y = np.clip(3 * X[:, 0] + rng.normal(size=how.rows), -1.5, 1.5)
-    penalty = np.full(how.dimension, how.total_regularization)
-    return Objective.of(X=X, y=y, loss=how.loss, penalty=penalty)
+    y = np.where(X[:, 0] + 0.3 * rng.normal(size=mechanism.rows) > 0, 1.0, -1.0)
+    if not mechanism.loss.is_classification:
+        y = np.clip(3 * X[:, 0] + rng.normal(size=mechanism.rows), -1.5, 1.5)
+    penalty = np.full(mechanism.dimension, mechanism.total_regularization)
+    return Objective.of(X=X, y=y, loss=mechanism.loss, penalty=penalty)
 
 
 def naive_gradient(problem, theta, linear):
@@ -92,9 +92,9 @@ def test_a_model_does_not_depend_on_those_beside_it():
     problem = posed(mechanism())
     linear = np.random.default_rng(0).normal(size=(4, 3))
     together = perturbed_minimisers(problem, linear)
-    for place in range(4):
-        alone = perturbed_minimisers(problem, linear[place : place + 1])
-        assert np.linalg.norm(alone[0] - together[place]) <= 2e-9
+    for index in range(4):
+        alone = perturbed_minimisers(problem, linear[index : index + 1])
+        assert np.linalg.norm(alone[0] - together[index]) <= 2e-9
 
 
 def test_blocks_of_models_change_nothing(monkeypatch):
@@ -119,9 +119,9 @@ def test_most_models_need_no_minimiser_of_their_own(monkeypatch):
         return minimise(*args, **options)
 
     monkeypatch.setattr(sampling, "minimise", counted)
-    how = mechanism(rows=500)
-    noise = how.law.sample(50, np.random.default_rng(0))
-    perturbed_minimisers(posed(how), noise / how.rows)
+    perturbation = mechanism(rows=500)
+    noise = perturbation.law.sample(50, np.random.default_rng(0))
+    perturbed_minimisers(posed(perturbation), noise / perturbation.rows)
     assert len(calls) <= 5
 
 
@@ -131,11 +131,11 @@ def test_most_models_need_no_minimiser_of_their_own(monkeypatch):
 @pytest.mark.parametrize("noise", NOISES)
 def test_sampled_releases_have_the_law_of_released_ones(noise):
     """b = −n·(∇J of the averaged form) over 400 models; a scale × 1.25 is seen (1e-9)."""
-    how = mechanism(noise=noise, epsilon=7.0)
-    problem = posed(how)
-    sampler = ObjectiveSampler(mechanism=how, objective=problem)
+    perturbation = mechanism(noise=noise, epsilon=7.0)
+    problem = posed(perturbation)
+    sampler = ObjectiveSampler(mechanism=perturbation, objective=problem)
     for epsilon in (0.3, 7.0):
-        here = replace(how, epsilon=epsilon)
+        here = replace(perturbation, epsilon=epsilon)
         there = replace(problem, penalty=np.full(3, here.total_regularization))
         models = sampler.sample(epsilon, 400, np.random.default_rng(3))
         norms = [60 * np.linalg.norm(naive_gradient(there, theta, 0.0)) for theta in models]
@@ -147,12 +147,12 @@ def test_sampled_releases_have_the_law_of_released_ones(noise):
 
 
 def test_the_draws_of_every_epsilon_are_multiples_of_one_another():
-    how = mechanism()
-    problem = posed(how)
-    sampler = ObjectiveSampler(mechanism=how, objective=problem)
+    perturbation = mechanism()
+    problem = posed(perturbation)
+    sampler = ObjectiveSampler(mechanism=perturbation, objective=problem)
     noises = []
     for epsilon in (0.5, 2.0):
-        here = replace(how, epsilon=epsilon)
+        here = replace(perturbation, epsilon=epsilon)
         there = replace(problem, penalty=np.full(3, here.total_regularization))
         models = sampler.sample(epsilon, 5, np.random.default_rng(8))
         gradients = np.array([naive_gradient(there, theta, 0.0) for theta in models])
@@ -163,11 +163,11 @@ def test_the_draws_of_every_epsilon_are_multiples_of_one_another():
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("loss", LOSSES[1:], ids=str)
 def test_sampled_losses_are_those_of_one_release(loss, noise):
-    how = mechanism(loss=loss, noise=noise)
-    sampler = ObjectiveSampler(mechanism=how, objective=posed(how))
+    perturbation = mechanism(loss=loss, noise=noise)
+    sampler = ObjectiveSampler(mechanism=perturbation, objective=posed(perturbation))
     seed = np.random.SeedSequence(1)
     for epsilon in (0.05, 4.0):
-        here = replace(how, epsilon=epsilon)
+        here = replace(perturbation, epsilon=epsilon)
         models = sampler.sample(epsilon, 3, np.random.default_rng(8))
         losses = sampler.losses(epsilon, models, seed)
         assert losses.shape == (3, 60)
@@ -176,21 +176,21 @@ def test_sampled_losses_are_those_of_one_release(loss, noise):
             assert np.array_equal(row, alone)
     assert sampler.rows == 60
     assert "objective perturbation" in sampler.description
-    assert how.loss.name in sampler.description
+    assert perturbation.loss.name in sampler.description
 
 
 # Typical exposures.
 
 
 @pytest.mark.parametrize(("loss", "noise"), [(LOSSES[0], "gaussian"), (LOSSES[1], "laplace")])
-def test_typical_exposures_are_what_releases_average_to(loss, noise):
+def test_expected_exposures_are_what_releases_average_to(loss, noise):
     """Against 400 other releases; five standard errors of both, and × 1.3 is rejected."""
-    how = mechanism(loss=loss, noise=noise, epsilon=5.0, rows=40)
-    problem = posed(how)
-    mean, error = expected_exposures(how, problem, changed(problem))
-    sampler = ObjectiveSampler(mechanism=how, objective=problem)
-    models = sampler.sample(how.epsilon, 400, np.random.default_rng(12))
-    exposures = np.abs(sampler.losses(how.epsilon, models, np.random.SeedSequence(0)))
+    perturbation = mechanism(loss=loss, noise=noise, epsilon=5.0, rows=40)
+    problem = posed(perturbation)
+    mean, error = expected_exposures(perturbation, problem, changed(problem))
+    sampler = ObjectiveSampler(mechanism=perturbation, objective=problem)
+    models = sampler.sample(perturbation.epsilon, 400, np.random.default_rng(12))
+    exposures = np.abs(sampler.losses(perturbation.epsilon, models, np.random.SeedSequence(0)))
     known, spread = exposures.mean(axis=0), exposures.std(axis=0)
     both = np.hypot(error, spread / np.sqrt(400))
     assert np.all(np.abs(mean - known) <= 5 * both)
@@ -209,28 +209,30 @@ def test_the_error_of_expected_exposures_is_that_of_repetitions(loss, noise, mod
 
     A spread of 40 numbers has a relative standard error of 11 %, and the median of rows less.
     """
-    how = mechanism(loss=loss, noise=noise, epsilon=2.0, rows=40, regularization=0.02)
-    problem = posed(how)
+    perturbation = mechanism(loss=loss, noise=noise, epsilon=2.0, rows=40, regularization=0.02)
+    problem = posed(perturbation)
     monkeypatch.setattr(sampling, "_MOST_MODELS", models)
-    found = []
+    estimates = []
     for seed in range(40):
         monkeypatch.setattr(sampling, "_SEED", seed)
-        found.append(expected_exposures(how, problem, changed(problem)))
-    means, errors = (np.stack(arrays) for arrays in zip(*found, strict=True))
+        estimates.append(expected_exposures(perturbation, problem, changed(problem)))
+    means, errors = (np.stack(arrays) for arrays in zip(*estimates, strict=True))
     stated = np.sqrt(np.mean(errors**2, axis=0))
     # Gradients on a linear piece of the hinge do not vary, and nor does the difference.
     varied = stated > 1e-9
     assert np.mean(varied) > 0.5
     ratio = means.std(axis=0, ddof=1)[varied] / stated[varied]
     assert np.median(ratio) == pytest.approx(1, abs=0.25)
-    losses = sampling.drawn_losses(how, problem, changed(problem), 1_000, np.random.default_rng(99))
+    losses = sampling.drawn_losses(
+        perturbation, problem, changed(problem), 1_000, np.random.default_rng(99)
+    )
     plain, error = sampling.mean_exposures(losses, problem.count)
     apart = (means.mean(axis=0) - plain) / np.hypot(error, stated / np.sqrt(40))
     assert np.max(np.abs(apart)) < 5
     # Power: the mean of the control alone is not theirs.
     fixed = problem.minimiser(1e-10).theta
     shifts = np.linalg.norm(naive_gradients(problem, fixed), axis=1)
-    control = how.law.law(shifts).expected_exposure
+    control = perturbation.law.law(shifts).expected_exposure
     away = np.abs(control - means.mean(axis=0))[varied] / stated[varied] * np.sqrt(40)
     assert np.max(away) > 3
 
@@ -243,12 +245,12 @@ def test_fewer_releases_of_large_tables(monkeypatch):
         assert sampling.model_count(problem) == count
 
 
-def test_typical_exposures_are_the_same_twice():
-    how = mechanism()
-    problem = posed(how)
+def test_expected_exposures_are_the_same_twice():
+    perturbation = mechanism()
+    problem = posed(perturbation)
     first, again = (
-        expected_exposures(how, problem, changed(problem)),
-        expected_exposures(how, problem, changed(problem)),
+        expected_exposures(perturbation, problem, changed(problem)),
+        expected_exposures(perturbation, problem, changed(problem)),
     )
     assert first[0].tobytes() == again[0].tobytes()
     assert first[1].tobytes() == again[1].tobytes()

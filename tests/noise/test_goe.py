@@ -213,8 +213,8 @@ def alternate_count_50(x, d):
 @pytest.mark.parametrize("tail", [1e-200, 1e-20, 5e-7, 1e-3, 0.2, 0.5, 0.9, 0.9999])
 def test_one_dimension_is_a_normal(tail):
     expected = -math.sqrt(2) * ndtri(tail)
-    found = goe_largest_eigenvalue_quantile(tail, 1, upper=True)
-    assert expected <= found < expected + 1e-7
+    quantile = goe_largest_eigenvalue_quantile(tail, 1, upper=True)
+    assert expected <= quantile < expected + 1e-7
 
 
 @pytest.mark.parametrize("tail", [1e-200, 1e-20, 5e-7, 1e-3, 0.2, 0.5, 0.9, 0.9999])
@@ -246,7 +246,7 @@ def tridiagonal_counts(levels, d, count, rng, diagonal=2.0):
 
     λ_max < x where every pivot of x − T is positive.
     """
-    found = np.zeros(len(levels), dtype=int)
+    counts = np.zeros(len(levels), dtype=int)
     left = count
     while left:
         block = min(left, 20_000)
@@ -259,13 +259,13 @@ def tridiagonal_counts(levels, d, count, rng, diagonal=2.0):
             for row in range(1, d):
                 pivot = x - centre[row] - beside[row - 1] / np.where(below, pivot, 1.0)
                 below &= pivot > 0
-            found[index] += below.sum()
-    return found
+            counts[index] += below.sum()
+    return counts
 
 
-def least_p_value(found, count):
+def least_p_value(counts, count):
     """The smallest of the exact binomial p-values over LEVELS."""
-    pairs = zip(found, LEVELS, strict=True)
+    pairs = zip(counts, LEVELS, strict=True)
     return min(binomtest(int(k), count, p).pvalue for k, p in pairs)
 
 
@@ -281,20 +281,20 @@ def test_dense_simulation_and_its_power():
     rng = np.random.default_rng(SEED)
     for d in (3, 6):
 
-        def found(size, diagonal=2.0, d=d):
+        def counts_of(size, diagonal=2.0, d=d):
             largest = dense_eigenvalues(size, count, rng, diagonal)[:, -1]
             return [(largest <= x).sum() for x in quantiles(d)]
 
-        assert least_p_value(found(d), count) > alarm
-        assert least_p_value(found(d, diagonal=1.0), count) < 1e-3 * alarm
-        assert least_p_value(found(d - 1), count) < 1e-9 * alarm
-        assert least_p_value(found(d + 1), count) < 1e-9 * alarm
+        assert least_p_value(counts_of(d), count) > alarm
+        assert least_p_value(counts_of(d, diagonal=1.0), count) < 1e-3 * alarm
+        assert least_p_value(counts_of(d - 1), count) < 1e-9 * alarm
+        assert least_p_value(counts_of(d + 1), count) < 1e-9 * alarm
 
 
 def test_tridiagonal_simulation():
     rng = np.random.default_rng(SEED)
-    found = tridiagonal_counts(quantiles(10), 10, 100_000, rng)
-    assert least_p_value(found, 100_000) > FALSE_ALARM / len(LEVELS)
+    counts = tridiagonal_counts(quantiles(10), 10, 100_000, rng)
+    assert least_p_value(counts, 100_000) > FALSE_ALARM / len(LEVELS)
 
 
 @pytest.mark.parametrize("d", [4, 7])
@@ -317,10 +317,10 @@ def test_million_matrices(evidence):
     rng = np.random.default_rng(SEED)
     figures = {}
     for d in DIMENSIONS:
-        found = tridiagonal_counts(quantiles(d), d, count, rng)
+        computed = tridiagonal_counts(quantiles(d), d, count, rng)
         deviations = [
             (k / count - p) / math.sqrt(p * (1 - p) / count)
-            for k, p in zip(found, LEVELS, strict=True)
+            for k, p in zip(computed, LEVELS, strict=True)
         ]
         wrong = {
             "diagonal variance 1": tridiagonal_counts(quantiles(d), d, count, rng, diagonal=1.0),
@@ -328,13 +328,13 @@ def test_million_matrices(evidence):
             "d + 1": tridiagonal_counts(quantiles(d), d + 1, count, rng),
         }
         powers = {name: least_p_value(counts, count) for name, counts in wrong.items()}
-        assert least_p_value(found, count) > alarm
+        assert least_p_value(computed, count) > alarm
         assert max(powers.values()) < 1e-3 * alarm
         figures[str(d)] = {
             "levels": list(LEVELS),
-            "share below the quantile": [int(k) / count for k in found],
+            "share below the quantile": [int(k) / count for k in computed],
             "in standard deviations": [round(z, 2) for z in deviations],
-            "least p-value": least_p_value(found, count),
+            "least p-value": least_p_value(computed, count),
             "least p-value of wrong matrices": powers,
         }
     evidence["simulation"] = {"matrices each": count, "dimensions": figures}
@@ -463,7 +463,9 @@ def tracy_widom_figures(dimensions):
     for s in points:
         above = [goe.survival(standardised(d, s), d) for d in dimensions]
         gaps[str(s)] = float(limit(above, dimensions) / (1 - tracy_widom(s)) - 1)
-    found = [moments(lambda s, d=d: 1 - goe.survival(standardised(d, s), d)) for d in dimensions]
+    computed_moments = [
+        moments(lambda s, d=d: 1 - goe.survival(standardised(d, s), d)) for d in dimensions
+    ]
     levels = {}
     for p in PUBLISHED:
         x = [goe_largest_eigenvalue_quantile(p, d) for d in dimensions]
@@ -474,8 +476,8 @@ def tracy_widom_figures(dimensions):
     return {
         "dimensions": list(dimensions),
         "limit of 1 - F over Tracy-Widom's, minus 1": gaps,
-        "mean": float(limit([m for m, _ in found], dimensions)),
-        "variance": float(limit([v for _, v in found], dimensions)),
+        "mean": float(limit([m for m, _ in computed_moments], dimensions)),
+        "variance": float(limit([v for _, v in computed_moments], dimensions)),
         "quantiles": levels,
     }
 
@@ -600,8 +602,8 @@ def test_small_levels_are_rounded_up():
 
 def test_upper_is_the_tail():
     tail = 2.0**-20
-    found = goe_largest_eigenvalue_quantile(tail, 12, upper=True)
-    assert found == goe_largest_eigenvalue_quantile(1 - tail, 12)
+    quantile = goe_largest_eigenvalue_quantile(tail, 12, upper=True)
+    assert quantile == goe_largest_eigenvalue_quantile(1 - tail, 12)
     # Far out the tail keeps its digits where 1 − p would be 1.
     x = goe_largest_eigenvalue_quantile(1e-40, 12, upper=True)
     assert goe.survival(x, 12) == pytest.approx(1e-40, rel=1e-9)

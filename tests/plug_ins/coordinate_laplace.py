@@ -163,7 +163,9 @@ class CoordinateBound:
         return self.failure
 
     def exposure(self, X, y):
-        how = self.mechanism
-        distance = OutputBound(mechanism=how, theta=self.theta, failure=self.failure)
-        most = math.sqrt(how.dimension) * distance.distance_bound(X, y) / how.resolution
-        return np.minimum(np.where(np.isnan(most), np.inf, most * (1 + 1e-12)), how.worst_case)
+        mechanism = self.mechanism
+        distance = OutputBound(mechanism=mechanism, theta=self.theta, failure=self.failure)
+        most = math.sqrt(mechanism.dimension) * distance.distance_bound(X, y) / mechanism.resolution
+        return np.minimum(
+            np.where(np.isnan(most), np.inf, most * (1 + 1e-12)), mechanism.worst_case
+        )

@@ -52,29 +52,29 @@ def audited(kind="promised"):
         scores = {"loss": np.round(scores["loss"])}
     column = np.where(np.arange(len(truth)) % 3 == 0, "north", "south")
     column[:3] = "tiny"
-    found = {name: figures(one, truth) for name, one in scores.items()}
-    best = max(found, key=lambda name: found[name].auc.value)
+    attack_figures = {name: figures(attack_scores, truth) for name, attack_scores in scores.items()}
+    best = max(attack_figures, key=lambda name: attack_figures[name].auc.value)
     tables = [
         disparity(scores[best], truth, column, name="region", attack=best),
         disparity(scores[best], truth, np.arange(len(truth)) % 2, name="class", attack=best),
     ]
-    promised = kind in ("promised", "refuted", "one attack")
-    typical = np.exp(-np.arange(MEMBERS) / 20) * 0.4
+    has_guarantee = kind in ("promised", "refuted", "one attack")
+    expected = np.exp(-np.arange(MEMBERS) / 20) * 0.4
     loss = rng.normal(size=MEMBERS) * 0.3
     return Audit(
         description="logistic regression, output perturbation",
         truth=truth,
         scores=scores,
-        figures=found,
+        figures=attack_figures,
         row_auc=None if kind in ("bare", "one attack") else references(3 * shift),
         bounds={
             "refuted": (bound(3.5), bound(0.5, method="many trainings")),
             "nothing": (bound(0.0),),
             "bare": (),
         }.get(kind, (bound(0.25),)),
-        guarantee=EpsilonDelta(epsilon=1.0, delta=1e-6) if promised else None,
-        exposures=Exposures(loss=loss, expected=typical, distance=typical / 2)
-        if promised
+        guarantee=EpsilonDelta(epsilon=1.0, delta=1e-6) if has_guarantee else None,
+        exposures=Exposures(loss=loss, expected=expected, distance=expected / 2)
+        if has_guarantee
         else None,
         disparity=() if kind == "bare" else tuple(tables),
         models=0 if kind in ("bare", "one attack") else MODELS,

@@ -61,15 +61,15 @@ def comparison():
 
 
 def hostile_profile():
-    return synthetic(ROWS, ids=tuple(f"{place} {HOSTILE}" for place in range(ROWS)))
+    return synthetic(ROWS, ids=tuple(f"{index} {HOSTILE}" for index in range(ROWS)))
 
 
 def streamed_profile(**options):
     from expost.jobs.profile import run
 
     X, y = data()
-    keys = [f"{place} {HOSTILE}" for place in range(ROWS)]
-    columns = {"key": keys, **{f"x{place}": X[:, place] for place in range(3)}, "label": y}
+    keys = [f"{index} {HOSTILE}" for index in range(ROWS)]
+    columns = {"key": keys, **{f"x{index}": X[:, index] for index in range(3)}, "label": y}
     with tempfile.TemporaryDirectory() as folder:
         job = ProfileRequest(
             source=columns,
@@ -107,11 +107,11 @@ def coverage():
 
 
 def ledger(*, broken=False):
-    def entry(place, epsilon, guarantee):
+    def entry(index, epsilon, guarantee):
         return Entry(
-            release=f"{place:064x}",
+            release=f"{index:064x}",
             kind="model",
-            made=f"2026-11-{10 + place:02}T09:00:00Z",
+            made=f"2026-11-{10 + index:02}T09:00:00Z",
             name=f"{HOSTILE}.json",
             mechanism="output",
             noise="laplace",
@@ -126,8 +126,8 @@ def ledger(*, broken=False):
         )
 
     entries = [
-        entry(place, epsilon, NormLaplaceNoise(separation=epsilon, dimension=3))
-        for place, epsilon in enumerate((1.0, 0.5, 2.0))
+        entry(position, epsilon, NormLaplaceNoise(separation=epsilon, dimension=3))
+        for position, epsilon in enumerate((1.0, 0.5, 2.0))
     ]
     if broken:
         entries.append(entry(9, np.inf, EpsilonDelta(epsilon=np.inf)))
@@ -161,17 +161,17 @@ def selected():
 
 def transcript(*, epochs=4, rate=1.0):
     rng = np.random.default_rng(5)
-    how = SGDMechanism(rows=40, noise_multiplier=2.0, clip=1.0, sampling_rate=rate)
-    found = Transcript(how)
+    mechanism = SGDMechanism(rows=40, noise_multiplier=2.0, clip=1.0, sampling_rate=rate)
+    steps = Transcript(mechanism)
     lengths = rng.uniform(0.1, 1.0, 40)
     for _ in range(max(epochs, 1)):
         for _ in range(5):
-            inner = rng.normal(size=40) * lengths * how.noise_scale
-            found.add_known(np.arange(40), inner, lengths**2, how.noise_scale)
-            found.end_step()
+            inner = rng.normal(size=40) * lengths * mechanism.noise_scale
+            steps.add_known(np.arange(40), inner, lengths**2, mechanism.noise_scale)
+            steps.end_step()
         if epochs:
-            found.end_epoch()
-    return found
+            steps.end_epoch()
+    return steps
 
 
 def sweep():

@@ -122,7 +122,7 @@ def test_terminal_text_and_fragments_hold_the_brief_sections():
     for section in brief:
         for block in section.blocks:
             if not isinstance(block, Figure):
-                assert all(one in fragment and one in text for one in texts_of(block))
+                assert all(part in fragment and part in text for part in texts_of(block))
     for section in others:
         assert section.title not in fragment
 
@@ -253,14 +253,14 @@ def test_fragments_have_no_script_and_share_no_ids():
 def test_the_style_sheet_styles_nothing_but_reports():
     style = re.sub(r"/\*.*?\*/", "", style_sheet(), flags=re.DOTALL)
     rules, depth, start = [], 0, 0
-    for place, character in enumerate(style):
+    for position, character in enumerate(style):
         if character == "{":
             if depth == 0:
-                rules.append(style[start:place].strip())
+                rules.append(style[start:position].strip())
             depth += 1
         elif character == "}":
             depth -= 1
-            start = place + 1
+            start = position + 1
             assert depth >= 0
     assert depth == 0
     root = ":root:has(> body.expost)"

@@ -23,9 +23,9 @@ def test_series_and_ticks_are_those_of_the_figure(figure):
     for ax, panel in zip(made.axes_, figure.panels, strict=True):
         by_label = {line.get_label(): line for line in ax.lines}
         for line in panel.lines:
-            found = by_label[line.name]
-            np.testing.assert_array_equal(found.get_xdata(), line.x)
-            np.testing.assert_array_equal(found.get_ydata(), line.y)
+            artist = by_label[line.name]
+            np.testing.assert_array_equal(artist.get_xdata(), line.x)
+            np.testing.assert_array_equal(artist.get_ydata(), line.y)
         assert ax.get_xlim() == (panel.x.low, panel.x.high)
         assert ax.get_ylim() == (panel.y.low, panel.y.high)
         assert [label.get_text() for label in ax.get_xticklabels()] == [
@@ -55,7 +55,7 @@ def test_plot_chooses_a_figure_by_its_key(monkeypatch):
     monkeypatch.setattr(drawing, "document_of", lambda result, **options: every_block())
     assert plot(object()).figure.key == "profile"
     assert plot(object(), kind="groups").figure.key == "groups"
-    with pytest.raises(InvalidInput, match="must be one of 'profile', 'transition', 'groups'"):
+    with pytest.raises(InvalidInput, match="'profile', 'transition', 'groups'"):
         plot(object(), kind="rank")
 
 

@@ -32,13 +32,13 @@ def test_rows_stand_in_the_order_of_their_ranks():
     naive = sorted(range(40), key=lambda row: -abs(profile.loss[row]))
     assert list(rows.numbers) == naive
     assert [abs(loss) for loss in rows.loss] == sorted(map(abs, rows.loss), reverse=True)
-    for place, row in enumerate(naive):
-        assert rows.loss[place] == profile.loss[row]
-        assert (rows.low[place], rows.high[place]) == (
+    for rank, row in enumerate(naive):
+        assert rows.loss[rank] == profile.loss[row]
+        assert (rows.low[rank], rows.high[rank]) == (
             profile.loss_low[row],
             profile.loss_high[row],
         )
-        assert rows.distance[place] == profile.distance[row]
+        assert rows.distance[rank] == profile.distance[row]
     assert (rows.unit, rows.total, rows.rows, rows.in_order) == ("row", 40, 40, True)
 
 

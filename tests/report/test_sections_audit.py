@@ -38,12 +38,12 @@ def sweep_of(kind):
 
 def table_with(document, *titles):
     """The one table with these columns."""
-    (found,) = (
+    (match,) = (
         table
         for table in tables(document)
         if set(titles) <= {column.title for column in table.columns}
     )
-    return found
+    return match
 
 
 def tiles(document):

@@ -65,34 +65,34 @@ def on_the_safe_side(shown, value, *, up):
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_it_is_whole_whatever_was_found(kind):
-    found, choice = document(kind), choice_of(kind)
-    assert found.kind == "epsilon"
-    assert found.audience is Audience.CURATOR_ONLY
-    assert parse_json(render_json(found)).documents == (found,)
-    assert len({part.id for part in found.sections}) == len(found.sections)
-    assert ("frontier" in found.figures) == (choice.utility is not None)
+    described, choice = document(kind), choice_of(kind)
+    assert described.kind == "epsilon"
+    assert described.audience is Audience.CURATOR_ONLY
+    assert parse_json(render_json(described)).documents == (described,)
+    assert len({part.id for part in described.sections}) == len(described.sections)
+    assert ("frontier" in described.figures) == (choice.utility is not None)
     # The first figure of the page, and of plot().
-    assert [*found.figures].index("posterior") == (choice.utility is not None)
-    assert {"posterior", "transition"} <= set(found.figures)
-    assert found.facts["verdict"] == choice.verdict
-    for text in (render_text(found), render_markdown(found), str(choice)):
+    assert [*described.figures].index("posterior") == (choice.utility is not None)
+    assert {"posterior", "transition"} <= set(described.figures)
+    assert described.facts["verdict"] == choice.verdict
+    for text in (render_text(described), render_markdown(described), str(choice)):
         assert not {"nan", "None", "inf"} & set(re.findall(r"\w+", text))
-        assert found.verdict.text in text.replace("\\", "")
-    for alert in found.alerts:
+        assert described.verdict.text in text.replace("\\", "")
+    for alert in described.alerts:
         assert "which is not private" in alert.title or alert.severity == "note"
-    assert found.alerts[0].severity == "review"
+    assert described.alerts[0].severity == "review"
 
 
 def test_hostile_text_is_text():
     choice = dataclasses.replace(
         chosen(), description=HOSTILE, notices=(HOSTILE,), read_from_data=(HOSTILE,)
     )
-    found = document_of(choice, command=f"expost profile {HOSTILE}")
-    assert parse_json(render_json(found)).documents == (found,)
-    assert "\u202e" not in render_text(found)
-    assert "\n" not in found.steps[0].text
-    code = next(line for line in render_markdown(found).splitlines() if "    expost" in line)
-    assert not re.search(r"(?<!\\)<", render_markdown(found).replace(code, ""))
+    described = document_of(choice, command=f"expost profile {HOSTILE}")
+    assert parse_json(render_json(described)).documents == (described,)
+    assert "\u202e" not in render_text(described)
+    assert "\n" not in described.steps[0].text
+    code = next(line for line in render_markdown(described).splitlines() if "    expost" in line)
+    assert not re.search(r"(?<!\\)<", render_markdown(described).replace(code, ""))
 
 
 def test_no_training_value_and_no_key_is_in_it():
@@ -101,9 +101,9 @@ def test_no_training_value_and_no_key_is_in_it():
     choice = expost.choose_epsilon(
         X, y, regularization=0.05, models=10, folds=3, data_norm=6.0, ids=ids, random_state=1
     )
-    found = document_of(choice)
+    described = document_of(choice)
     canaries = {f"{abs(value):.{digits}g}" for value in X.ravel() for digits in (9, 12, 17)}
-    for text in (render_text(found), render_markdown(found), render_json(found)):
+    for text in (render_text(described), render_markdown(described), render_json(described)):
         assert not [canary for canary in canaries if canary in text]
         assert "key-" not in text
 
@@ -113,40 +113,40 @@ def test_no_training_value_and_no_key_is_in_it():
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_the_verdict_names_the_epsilon_rounded_down(kind):
-    choice, found = choice_of(kind), document(kind)
+    choice, described = choice_of(kind), document(kind)
     tones = {"enough": "good", "most": "caution", "none": "bad", "useless": "bad"}
-    assert found.verdict.tone == tones[choice.verdict]
-    assert found.verdict.priority == 60
+    assert described.verdict.tone == tones[choice.verdict]
+    assert described.verdict.priority == 60
     if choice.recommended is None:
-        assert found.facts["recommended"] is None
-        assert tile(found, "Guarantee").value == "none"
+        assert described.facts["recommended"] is None
+        assert tile(described, "Guarantee").value == "none"
         return
-    shown = re.match(r"ε = (\S+) is (enough|the most)", found.verdict.text)
+    shown = re.match(r"ε = (\S+) is (enough|the most)", described.verdict.text)
     on_the_safe_side(shown[1], choice.recommended, up=False)
-    assert 0 <= choice.recommended - found.facts["recommended"] < 0.01 * choice.recommended
-    assert read(tile(found, "Guarantee").value.removeprefix("ε = ")) == Decimal(
-        repr(found.facts["recommended"])
+    assert 0 <= choice.recommended - described.facts["recommended"] < 0.01 * choice.recommended
+    assert read(tile(described, "Guarantee").value.removeprefix("ε = ")) == Decimal(
+        repr(described.facts["recommended"])
     )
     if choice.utility is not None:
-        learnt = re.search(r"reach (\d+) % of what can be learnt", found.verdict.text)
+        learnt = re.search(r"reach (\d+) % of what can be learnt", described.verdict.text)
         assert int(learnt[1]) <= 100 * choice.share < int(learnt[1]) + 1 or int(learnt[1]) == 100
 
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_tiles_hold_the_figures_of_the_choice(kind):
-    choice, found = choice_of(kind), document(kind)
+    choice, described = choice_of(kind), document(kind)
     epsilon, limit = choice.recommended or choice.ceiling, choice.limit
-    assert read(tile(found, "Limit").value) == Decimal(repr(limit.max_posterior))
+    assert read(tile(described, "Limit").value) == Decimal(repr(limit.max_posterior))
     if epsilon > 0:
         posterior = float(choice.posterior_at(np.array([epsilon]))[0])
-        exposed = tile(found, "Most exposed row")
+        exposed = tile(described, "Most exposed row")
         on_the_safe_side(exposed.value, posterior, up=True)
         assert 100 * posterior <= exposed.people + 1e-6
         if choice.posteriors is not None:
             on_the_safe_side(
                 exposed.lines[-1].rpartition(": ")[2], choice.posteriors.all_rows, up=True
             )
-    useful = tile(found, "Useful?")
+    useful = tile(described, "Useful?")
     if choice.utility is None:
         assert useful.value == "not measured"
         return
@@ -161,9 +161,9 @@ def test_tiles_hold_the_figures_of_the_choice(kind):
 
 
 def test_the_guarantee_allows_what_the_mechanism_guarantees():
-    choice, found = chosen("enough"), document("enough")
-    mechanism = choice.plan(found.facts["recommended"])
-    allowed, passed = tile(found, "Guarantee").lines[1:]
+    choice, described = chosen("enough"), document("enough")
+    mechanism = choice.plan(described.facts["recommended"])
+    allowed, passed = tile(described, "Guarantee").lines[1:]
     worst = 1 / (1 + math.exp(-mechanism.worst_case))
     on_the_safe_side(re.search(r"at most (.+ %) certain", allowed)[1], worst, up=True)
     on_the_safe_side(passed.partition("probability ")[2], mechanism.worst_case_passed, up=True)
@@ -171,8 +171,8 @@ def test_the_guarantee_allows_what_the_mechanism_guarantees():
     assert len(tile(document("laplace"), "Guarantee").lines) == 2
     # A prior of another size: certainty counts either answer.
     tenth = tile(document("gaussian"), "Guarantee").lines[1]
-    how = chosen("gaussian").plan(document("gaussian").facts["recommended"])
-    certain = 1 / (1 + math.exp(-how.worst_case - math.log(9)))
+    perturbation = chosen("gaussian").plan(document("gaussian").facts["recommended"])
+    certain = 1 / (1 + math.exp(-perturbation.worst_case - math.log(9)))
     on_the_safe_side(re.search(r"(?:at most|less than) (.+ %) certain", tenth)[1], certain, up=True)
 
 
@@ -204,12 +204,12 @@ def test_constants_that_were_read_are_to_be_reviewed():
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_the_table_of_tried_values(kind):
-    choice, found = choice_of(kind), document(kind)
+    choice, described = choice_of(kind), document(kind)
     utility = choice.utility
     if utility is None:
-        assert not [part for part in found.sections if part.brief]
+        assert not [part for part in described.sections if part.brief]
         return
-    tried = table_of(found, "frontier")
+    tried = table_of(described, "frontier")
     shown, epsilons = column(tried, "ε")
     assert epsilons == [*utility.epsilons.tolist(), None, None]
     for text, value in zip(shown[:-2], utility.epsilons, strict=True):
@@ -237,8 +237,8 @@ def test_the_table_of_tried_values(kind):
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_the_table_in_detail(kind):
-    choice, found = choice_of(kind), document(kind)
-    detailed = table_of(found, "epsilon-table")
+    choice, described = choice_of(kind), document(kind)
+    detailed = table_of(described, "epsilon-table")
     shown, epsilons = column(detailed, "ε")
     assert epsilons == sorted(epsilons)
     is_law = isinstance(choice.sweep, LawSweep)
@@ -308,11 +308,11 @@ def test_shares_of_rows_that_left_the_plateau():
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_series_are_those_of_the_choice(kind):
-    choice, found = choice_of(kind), document(kind).figures
+    choice, drawn = choice_of(kind), document(kind).figures
     curves = epsilon_curves(choice)
     np.testing.assert_allclose(curves.posterior, choice.posterior_at(curves.epsilons))
     assert np.all(np.diff(curves.posterior) >= -1e-12) or kind == "black box"
-    (posterior,), (transition,) = found["posterior"].panels, found["transition"].panels
+    (posterior,), (transition,) = drawn["posterior"].panels, drawn["transition"].panels
     np.testing.assert_array_equal(posterior.lines[0].y, curves.posterior)
     np.testing.assert_array_equal(posterior.lines[0].x, curves.epsilons)
     if curves.median_posterior is not None:
@@ -324,7 +324,7 @@ def test_series_are_those_of_the_choice(kind):
         np.testing.assert_array_equal(line.y, values[~np.isnan(values)])
     is_laplace = isinstance(choice.sweep, LawSweep) and choice.sweep.mechanism.noise == "laplace"
     assert curves.has_plateaus == is_laplace
-    for figure in (found["posterior"], found["transition"]):
+    for figure in (drawn["posterior"], drawn["transition"]):
         for panel in figure.panels:
             assert (panel.x.quantity, panel.x.log) == ("epsilon", True)
             assert (panel.x.low, panel.x.high) == epsilon_range(choice)
@@ -337,7 +337,7 @@ def test_series_are_those_of_the_choice(kind):
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_the_frontier_is_that_of_the_choice(kind):
-    choice, found = choice_of(kind), document(kind)
+    choice, described = choice_of(kind), document(kind)
     if choice.utility is None:
         assert choice.frontier == choice.alternatives == ()
         return
@@ -346,7 +346,7 @@ def test_the_frontier_is_that_of_the_choice(kind):
     np.testing.assert_array_equal(own.posterior, choice.posterior_at(utility.epsilons))
     index = [*utility.epsilons].index(choice.recommended) if choice.recommended else None
     for panel, over in zip(
-        found.figures["frontier"].panels, ("epsilons", "posterior"), strict=True
+        described.figures["frontier"].panels, ("epsilons", "posterior"), strict=True
     ):
         marked = [line for line in panel.lines if line.dots]
         lines = [line for line in panel.lines if not line.dots]
@@ -374,7 +374,7 @@ def test_the_frontier_is_that_of_the_choice(kind):
     (limit,) = (rule for rule in panel.rules if rule.axis == "x")
     assert limit.at == choice.limit.max_posterior
     shown = [
-        block for block in section(found, "frontier-others").blocks if isinstance(block, Table)
+        block for block in section(described, "frontier-others").blocks if isinstance(block, Table)
     ]
     for other, each in zip(shown, others, strict=True):
         assert other.caption == each.name
@@ -414,12 +414,12 @@ def test_plot_draws_the_frontier_side_by_side():
 
 def losses_at(choice, distance, epsilon, draws=200_000):
     """Losses of a row in sampled noise as the definition has it, and the noise, in units of 1/β."""
-    how = dataclasses.replace(choice.sweep.mechanism, epsilon=epsilon)
+    mechanism = dataclasses.replace(choice.sweep.mechanism, epsilon=epsilon)
     rng = np.random.default_rng(0)
-    noise = rng.normal(size=(draws, how.dimension))
-    noise *= (rng.gamma(how.dimension, 1.0, draws) / np.linalg.norm(noise, axis=1))[:, None]
-    shift = np.zeros(how.dimension)
-    shift[0] = distance / how.resolution
+    noise = rng.normal(size=(draws, mechanism.dimension))
+    noise *= (rng.gamma(mechanism.dimension, 1.0, draws) / np.linalg.norm(noise, axis=1))[:, None]
+    shift = np.zeros(mechanism.dimension)
+    shift[0] = distance / mechanism.resolution
     return np.linalg.norm(noise - shift, axis=1) - np.linalg.norm(noise, axis=1), noise
 
 
@@ -453,8 +453,8 @@ def test_the_transition_is_that_of_sampled_losses(kind):
         # Naively: the quantile of losses drawn at the farthest distance.
         draws = losses_at(choice, choice.sweep.distances.farthest, choice.recommended)[0]
         naive = 1 / (1 + math.exp(-np.quantile(draws, choice.limit.quantile)))
-        found = float(choice.posterior_at(np.array([choice.recommended]))[0])
-        assert found == pytest.approx(naive, abs=0.003)
+        posterior = float(choice.posterior_at(np.array([choice.recommended]))[0])
+        assert posterior == pytest.approx(naive, abs=0.003)
 
 
 # -- the slider ------------------------------------------------------------------------------------

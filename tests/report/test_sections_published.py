@@ -112,8 +112,8 @@ def test_the_page_starts_with_what_a_person_can_look_up():
     assert f"\n    {command}\n" in render_markdown(page)
     other = document_of(report(), file="o/report.json")
     assert other.steps[0].text.startswith("expost lookup o/report.json --set")
-    asked = page_of(report(), answers=report().lookup(PERSON))
-    assert [section.id for section in asked.sections[:2]] == ["your-row", "look-up"]
+    answered = page_of(report(), answers=report().lookup(PERSON))
+    assert [section.id for section in answered.sections[:2]] == ["your-row", "look-up"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from expost.numbers import posterior_at
 from expost.profiles.transcript import IndividualEpsilon
 from expost.report import document_of, render_json, render_markdown, render_text
-from expost.report.registry import _DOCUMENTS
 from expost.report.sections.ranks import drawn_ranks, ranked_figure
 from expost.report.sections.row_results import comparison_figure
 from expost.risk import GaussianNoise, compare_compositions
@@ -33,16 +31,6 @@ NAMES = (
     *("estimated losses", "explanation", "grouping", "individual epsilon", "ledger"),
     *("lower bound", "neighbours", "published report", "release", "roc", "row losses"),
     *("row losses without noise", "selected regularization", "selection cost", "transcript"),
-)
-SECTIONS = (
-    "small",
-    "row_results",
-    "attacks",
-    "groups",
-    "composition",
-    "ledger",
-    "training",
-    "published",
 )
 
 
@@ -67,12 +55,6 @@ def test_hostile_names_stay_text(name):
     text = render_markdown(document_of(RESULTS[name]()))
     rest = [line for line in text.splitlines() if not line.startswith("    ")]
     assert not any(re.search(r"(?<!\\)<(?!\s)", line) for line in rest)
-
-
-def test_every_description_exists():
-    for module, function in _DOCUMENTS.values():
-        if module in SECTIONS:
-            assert callable(getattr(import_module(f"expost.report.sections.{module}"), function))
 
 
 @pytest.mark.parametrize("name", ["grouping", "explanation"])

@@ -52,14 +52,14 @@ def test_the_table_is_the_law(noise, dimension, prior):
     table = law_table(mechanism(noise, dimension), prior, 1e-9, 300.0)
     separations = np.random.default_rng(1).uniform(np.log(1e-9), np.log(300.0), 200)
     exact = law(noise, dimension, np.exp(separations))
-    found = [
+    moments = [
         (table.exposure_at(t), table.advantage_at(t), table.posterior_at(t))
         for t in np.exp(separations).tolist()
     ]
-    exposure, advantage, belief = np.array(found).T
+    exposure, advantage, posterior = np.array(moments).T
     np.testing.assert_allclose(exposure, exact.expected_exposure, rtol=table.error)
     np.testing.assert_allclose(advantage, exact.advantage, rtol=1e-9, atol=table.error)
-    np.testing.assert_allclose(belief, exact.expected_posterior(prior), rtol=0, atol=table.error)
+    np.testing.assert_allclose(posterior, exact.expected_posterior(prior), rtol=0, atol=table.error)
     assert 0 < table.error < 2e-11
 
 
@@ -93,21 +93,21 @@ def test_below_the_table_the_limits_hold(noise, dimension):
 
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.3])
 def test_the_scale_of_gaussian_noise_over_epsilon(delta):
-    how = mechanism("gaussian", delta=delta)
-    pieces, error = scale_table(how, 0.01, 100.0)
+    perturbation = mechanism("gaussian", delta=delta)
+    pieces, error = scale_table(perturbation, 0.01, 100.0)
     assert error < 1e-9
     for epsilon in np.geomspace(0.01, 100.0, 23).tolist():
         scale = epsilon * math.exp(pieces(math.log(epsilon)))
-        exact = 1 / replace(how, epsilon=epsilon).resolution
+        exact = 1 / replace(perturbation, epsilon=epsilon).resolution
         assert scale == pytest.approx(exact, rel=1e-9)
 
 
 def test_the_scale_of_laplace_noise_is_linear():
-    how = mechanism(rows=77)
-    pieces, error = scale_table(how, 0.2, 7.0)
+    perturbation = mechanism(rows=77)
+    pieces, error = scale_table(perturbation, 0.2, 7.0)
     assert error == 0
     for epsilon in (0.2, 1.0, 7.0):
-        exact = 1 / replace(how, epsilon=epsilon).resolution
+        exact = 1 / replace(perturbation, epsilon=epsilon).resolution
         assert epsilon * math.exp(pieces(math.log(epsilon))) == pytest.approx(exact, rel=1e-14)
 
 
@@ -119,14 +119,16 @@ def test_a_profile_at_another_epsilon_is_that_of_another_mechanism(options):
     assert slider.low <= slider.start / 100 * (1 + 1e-12)
     assert slider.high >= slider.start * 100
     for epsilon in (slider.low, 0.3, slider.start, 17.0, slider.high):
-        how = replace(release.mechanism, epsilon=epsilon)
-        rows = how.loss_law(profile.distance / how.resolution)
-        far = how.loss_law(
-            np.array([np.max(profile.distance + profile.losses.distance_error) / how.resolution])
+        mechanism = replace(release.mechanism, epsilon=epsilon)
+        rows = mechanism.loss_law(profile.distance / mechanism.resolution)
+        far = mechanism.loss_law(
+            np.array(
+                [np.max(profile.distance + profile.losses.distance_error) / mechanism.resolution]
+            )
         )
         figures = slider.figures(epsilon)
-        typical = np.quantile(rows.expected_exposure, SHARES, method="inverted_cdf")
-        np.testing.assert_allclose(figures.exposures, typical, rtol=1e-9)
+        expected = np.quantile(rows.expected_exposure, SHARES, method="inverted_cdf")
+        np.testing.assert_allclose(figures.exposures, expected, rtol=1e-9)
         assert figures.posterior == pytest.approx(far.expected_posterior()[0], abs=1e-9)
         assert figures.advantage == pytest.approx(far.advantage[0], abs=1e-9)
         assert figures.wrong == pytest.approx(2 / (1 - far.advantage[0]), rel=1e-6)
@@ -162,13 +164,13 @@ def test_a_choice_of_epsilon_slides_over_its_own_axis(kind):
     sweep = choice.sweep
     for epsilon in (slider.low, slider.start, slider.high):
         there = replace(sweep, epsilons=np.array([epsilon]))
-        typical = np.quantile(there.expected[0], SHARES, method="inverted_cdf")
+        expected = np.quantile(there.expected[0], SHARES, method="inverted_cdf")
         figures = slider.figures(epsilon)
-        np.testing.assert_allclose(figures.exposures, typical, rtol=1e-8)
-        how = sweep.mechanism.with_constants(epsilon=epsilon)
-        law = how.loss_law(np.array([sweep.farthest / how.resolution]))
-        belief = law.expected_posterior(choice.limit.prior)[0]
-        assert figures.posterior == pytest.approx(belief, abs=1e-8)
+        np.testing.assert_allclose(figures.exposures, expected, rtol=1e-8)
+        mechanism = sweep.mechanism.with_constants(epsilon=epsilon)
+        law = mechanism.loss_law(np.array([sweep.farthest / mechanism.resolution]))
+        posterior = law.expected_posterior(choice.limit.prior)[0]
+        assert figures.posterior == pytest.approx(posterior, abs=1e-8)
 
 
 class Coins:
@@ -207,11 +209,11 @@ def test_what_is_only_sampled_has_steps():
     assert slider.exact is None
     assert [step.epsilon for step in slider.steps] == [0.5, 1.0, 4.0]
     assert (slider.low, slider.start, slider.high) == (0.5, 1.0, 4.0)
-    for place, step in enumerate(slider.steps):
-        ascending = sorted(sweep.expected[place].tolist())
+    for index, step in enumerate(slider.steps):
+        ascending = sorted(sweep.expected[index].tolist())
         assert step.exposures == (ascending[2], ascending[5], ascending[5], ascending[5])
-        assert step.posterior == sweep.posterior(sweep.epsilons)[place]
-        assert step.error == max(sweep.expected_error[place])
+        assert step.posterior == sweep.posterior(sweep.epsilons)[index]
+        assert step.error == max(sweep.expected_error[index])
     # An ε between them that is recommended is one more.
     between = replace(choice, recommendation=replace(choice.recommendation, epsilon=1.5))
     assert [step.epsilon for step in slider_of_choice(between).steps] == [0.5, 1.0, 1.5, 4.0]

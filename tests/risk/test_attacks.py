@@ -19,7 +19,7 @@ NO_NUMBERS = (
     Decimal("0.5"), Fraction(1, 2), 10**400, -(10**400), 10**5000, 1j, [0.5], np.array(0.5), {},
 )  # fmt: skip
 FIGURES = ("delta", "epsilon", "loss", "true_positive_rate", "posterior", "one_in")
-PROMISES = (
+GUARANTEES = (
     EpsilonDelta(epsilon=1.0, delta=1e-5),
     GaussianNoise(mu=1.0),
     NormLaplaceNoise(separation=1.0, dimension=3),
@@ -40,18 +40,24 @@ def refusal(call, *arguments, **named) -> str:
 
 
 @pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: str(type(value).__name__))
-def test_what_is_no_number_is_refused_everywhere(value):
-    for promise in PROMISES:
-        for figure in FIGURES:
-            refusal(getattr(promise, figure), value)
-        refusal(promise.posterior, 0.5, delta=value)
+def test_what_is_no_number_is_refused(value):
     refusal(EpsilonDelta, epsilon=value)
     refusal(EpsilonDelta, epsilon=1.0, delta=value)
+    refusal(DPSGD, noise_multiplier=1.0, sampling_rate=value)
+    refusal(expost.identifiability, one_in=value)
+
+
+# Each parameter reaches its validator: of what is no number, of another type, of another size.
+@pytest.mark.parametrize("value", [math.nan, True, 10**400], ids=str)
+def test_what_is_no_number_is_refused_everywhere(value):
+    for guarantee in GUARANTEES:
+        for figure in FIGURES:
+            refusal(getattr(guarantee, figure), value)
+        refusal(guarantee.posterior, 0.5, delta=value)
     refusal(GaussianNoise, mu=value)
     refusal(NormLaplaceNoise, separation=value, dimension=2)
     refusal(DPSGD, noise_multiplier=value)
-    refusal(DPSGD, noise_multiplier=1.0, sampling_rate=value)
-    for name in ("epsilon", "mu", "noise_multiplier", "max_posterior", "advantage", "one_in"):
+    for name in ("epsilon", "mu", "noise_multiplier", "max_posterior", "advantage"):
         refusal(expost.identifiability, **{name: value})
     for name in ("delta", "prior", "false_positive_rate", "exceeded"):
         refusal(expost.identifiability, epsilon=1.0, **{name: value})
@@ -65,13 +71,13 @@ def test_what_is_no_number_is_refused_everywhere(value):
         refusal(calibrate, family, true_positive_rate=0.5, false_positive_rate=value)
 
 
-@pytest.mark.parametrize("promise", PROMISES, ids=repr)
-def test_probabilities_have_ends(promise):
+@pytest.mark.parametrize("guarantee", GUARANTEES, ids=repr)
+def test_probabilities_have_ends(guarantee):
     for figure, value in (
         *(("epsilon", 1.0), ("loss", 1.0), ("posterior", 0.0), ("posterior", 1.0)),
         *(("true_positive_rate", 1.0 + 1e-12), ("true_positive_rate", math.inf)),
     ):
-        refusal(getattr(promise, figure), value)
+        refusal(getattr(guarantee, figure), value)
 
 
 @pytest.mark.parametrize(
@@ -93,15 +99,15 @@ def test_more_releases_than_can_be_looked_at_are_refused_at_once():
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.longdouble, np.int64])
 def test_scalars_of_numpy_are_numbers(kind):
-    zero, one = kind(0), kind(1)
-    assert EpsilonDelta(epsilon=one, delta=zero).advantage == EpsilonDelta(epsilon=1.0).advantage
-    assert GaussianNoise(mu=one).delta(zero) == GaussianNoise(mu=1.0).delta(0.0)
-    found = expost.identifiability(epsilon=one, delta=zero)
-    assert json.loads(found.to_json())["delta"] == 0.0
+    zero, unit = kind(0), kind(1)
+    assert EpsilonDelta(epsilon=unit, delta=zero).advantage == EpsilonDelta(epsilon=1.0).advantage
+    assert GaussianNoise(mu=unit).delta(zero) == GaussianNoise(mu=1.0).delta(0.0)
+    summary = expost.identifiability(epsilon=unit, delta=zero)
+    assert json.loads(summary.to_json())["delta"] == 0.0
     if kind is not np.int64:
-        asked = expost.identifiability(epsilon=one, delta=kind(0.25), prior=kind(0.25))
+        with_prior = expost.identifiability(epsilon=unit, delta=kind(0.25), prior=kind(0.25))
         plain = expost.identifiability(epsilon=1.0, delta=0.25, prior=0.25)
-        assert asked.to_json() == plain.to_json()
+        assert with_prior.to_json() == plain.to_json()
 
 
 # Several releases that may tell all --------------------------------------------------------------
@@ -119,7 +125,7 @@ def spread_out(epsilon: float, delta: float, level: float) -> float:
 @pytest.mark.parametrize("epsilon", [0.0, 1e-12, 1e-6, 0.01, 1.0])
 @pytest.mark.parametrize("releases", [2, 10])
 def test_what_tells_all_may_be_spread_over_finite_losses(epsilon, releases):
-    """The largest finite loss of the dominating pair bounds it alone: a belief of 'any' was less
+    """The largest finite loss of the dominating pair bounds it alone: a posterior of 'any' was less
     than that of Gaussian noise, which is one of them."""
     delta = 1e-5
     whole = Composition(parts=(EpsilonDelta(epsilon=epsilon, delta=delta),) * releases)
@@ -171,18 +177,18 @@ def test_a_rate_next_to_nothing_does_not_overflow():
 
 def test_nobody_hides_among_infinitely_many():
     for prior in (5e-324, 1e-310):
-        found = expost.identifiability(epsilon=1.0, prior=prior)
-        assert 1e308 < found.one_in < math.inf
-        assert "infinity" not in str(found)
+        summary = expost.identifiability(epsilon=1.0, prior=prior)
+        assert 1e308 < summary.one_in < math.inf
+        assert "infinity" not in str(summary)
     assert expost.identifiability(epsilon=1.0, prior=1e-300).one_in == pytest.approx(
         1e300 * math.exp(-1)
     )
 
 
 def test_a_goal_is_shown_as_it_was_given_and_kept():
-    found = expost.identifiability(one_in=1.999999)
-    assert "at most 1 in 1.999999" in str(found)
-    assert found.one_in >= 1.999999
+    summary = expost.identifiability(one_in=1.999999)
+    assert "at most 1 in 1.999999" in str(summary)
+    assert summary.one_in >= 1.999999
     assert "0.1234567" in str(expost.identifiability(advantage=0.1234567))
 
 
@@ -211,32 +217,37 @@ def test_extreme_questions_have_sane_answers():
     rng, answered = random.Random(0), 0
     refusals: list[str] = []
     for _ in range(300):
-        asked = drawn(rng)
+        question = drawn(rng)
         try:
-            found = expost.identifiability(**asked)
-            text = str(found)
-            json.loads(found.to_json())
+            summary = expost.identifiability(**question)
+            text = str(summary)
+            json.loads(summary.to_json())
         except (InvalidInput, ConvergenceError) as error:
             refusals.append(str(error))
             continue
         answered += 1
-        prior, fpr = asked["prior"], asked["false_positive_rate"]
-        by = {figure.name: dict(figure.by) for figure in found.figures}
+        prior, fpr = question["prior"], question["false_positive_rate"]
+        by = {figure.name: dict(figure.by) for figure in summary.figures}
         for values in by.values():
-            assert all(value >= 0 for value in values.values()), asked
-        assert all(prior <= value <= 1 for value in by.get("posterior", {}).values()), asked
-        assert all(value <= 1 for value in by["advantage"].values()), asked
-        assert all(fpr <= value <= 1 for value in by["true_positive_rate"].values()), asked
-        assert all(1 <= value <= 1 / prior for value in by.get("one_in", {}).values()), asked
+            assert all(value >= 0 for value in values.values()), question
+        assert all(prior <= value <= 1 for value in by.get("posterior", {}).values()), question
+        assert all(value <= 1 for value in by["advantage"].values()), question
+        assert all(fpr <= value <= 1 for value in by["true_positive_rate"].values()), question
+        assert all(1 <= value <= 1 / prior for value in by.get("one_in", {}).values()), question
         assert "nan" not in text
-        if found.is_goal:
-            (goal,) = asked.keys() & {"max_posterior", "advantage", "true_positive_rate", "one_in"}
+        if summary.is_goal:
+            (goal,) = question.keys() & {
+                "max_posterior",
+                "advantage",
+                "true_positive_rate",
+                "one_in",
+            }
             for value in by[goal.removeprefix("max_")].values():
-                kept = value >= asked[goal] if goal == "one_in" else value <= asked[goal]
-                assert kept, asked
-        elif "epsilon" in asked and "gaussian" in by["advantage"] and asked["delta"] > 1e-300:
+                kept = value >= question[goal] if goal == "one_in" else value <= question[goal]
+                assert kept, question
+        elif "epsilon" in question and "gaussian" in by["advantage"] and question["delta"] > 1e-300:
             # Gaussian noise is one of any mechanisms; below, digits are few.
             for name in ("posterior", "advantage", "true_positive_rate"):
-                assert by[name]["gaussian"] <= by[name]["any"] * (1 + 1e-9), asked
+                assert by[name]["gaussian"] <= by[name]["any"] * (1 + 1e-9), question
     assert 100 < answered < 250
     assert not any("\n" in message or len(message) > 600 for message in refusals)

@@ -126,8 +126,8 @@ def test_one_in_is_the_inverse_of_a_posterior(prior, share, delta):
     with mp.workdps(60):
         q = mp.mpf(prior)
 
-        def room(one):
-            return -mp.log(mp.mpf(one) - 1) - logit(q)
+        def room(size):
+            return -mp.log(mp.mpf(size) - 1) - logit(q)
 
         for value, exact, less in (
             (pure.guaranteed_epsilon, room(k), room(k * (1 + 1e-13))),

@@ -19,33 +19,37 @@ def play(games, rng, sigma=SIGMA):
     for there in (True, False):
         loss = np.zeros(games)
         for _ in range(STEPS):
-            seen = sigma * rng.standard_normal(games)
+            outputs = sigma * rng.standard_normal(games)
             if there:
-                seen += rng.random(games) < RATE
-            loss += np.log((1 - RATE) + RATE * np.exp((2 * seen - 1) / (2 * sigma**2)))
+                outputs += rng.random(games) < RATE
+            loss += np.log((1 - RATE) + RATE * np.exp((2 * outputs - 1) / (2 * sigma**2)))
         losses.append(loss)
     return losses
 
 
-def scores(promise, games, seed, sigma=SIGMA):
-    """Standard errors between what was played and what is promised, by figure."""
+def scores(guarantee, games, seed, sigma=SIGMA):
+    """Standard errors between what was played and what is guaranteed, by figure."""
     there, absent = play(games, np.random.default_rng(seed), sigma)
 
-    def score(mean, spread, told):
+    def score(mean, spread, guessed):
         # The figures of a distribution on a grid are themselves bounds, right to about 1e-4.
-        return float((mean - told) / (spread / math.sqrt(games) + 1e-4 * told))
+        return float((mean - guessed) / (spread / math.sqrt(games) + 1e-4 * guessed))
 
     hits, alarms = there > 0, absent > 0
-    found = {
+    deviations = {
         "advantage": score(
-            hits.mean() - alarms.mean(), math.hypot(hits.std(), alarms.std()), promise.advantage
+            hits.mean() - alarms.mean(), math.hypot(hits.std(), alarms.std()), guarantee.advantage
         )
     }
     for epsilon in (0.5, 1.0):
         # The larger of the two directions: the row there against absent, and the other way.
-        terms = [np.maximum(-np.expm1(epsilon - way), 0.0) for way in (there, -absent)]
+        terms = [
+            np.maximum(-np.expm1(epsilon - side_losses), 0.0) for side_losses in (there, -absent)
+        ]
         worst = max(terms, key=np.mean)
-        found[f"delta at {epsilon}"] = score(worst.mean(), worst.std(), promise.delta(epsilon))
+        deviations[f"delta at {epsilon}"] = score(
+            worst.mean(), worst.std(), guarantee.delta(epsilon)
+        )
     for fpr in (0.01, 0.1):
         threshold = np.quantile(absent, 1 - fpr)
         rate = np.mean(there > threshold)
@@ -53,31 +57,31 @@ def scores(promise, games, seed, sigma=SIGMA):
         spread = math.hypot(
             math.sqrt(rate * (1 - rate)), math.exp(threshold) * math.sqrt(fpr * (1 - fpr))
         )
-        found[f"found at {fpr}"] = score(rate, spread, promise.true_positive_rate(fpr))
-    return found, (
-        float(np.mean(there > promise.loss(DELTA))),
-        float(np.mean(absent < -promise.loss(DELTA))),
+        deviations[f"found at {fpr}"] = score(rate, spread, guarantee.true_positive_rate(fpr))
+    return deviations, (
+        float(np.mean(there > guarantee.loss(DELTA))),
+        float(np.mean(absent < -guarantee.loss(DELTA))),
     )
 
 
 def check(games, seed):
-    promise = DPSGD(noise_multiplier=SIGMA, sampling_rate=RATE, steps=STEPS)
-    found, passed = scores(promise, games, seed)
-    wrong, _ = scores(promise, games, seed, sigma=0.95 * SIGMA)
-    return found, wrong, passed
+    guarantee = DPSGD(noise_multiplier=SIGMA, sampling_rate=RATE, steps=STEPS)
+    deviations, passed = scores(guarantee, games, seed)
+    wrong, _ = scores(guarantee, games, seed, sigma=0.95 * SIGMA)
+    return deviations, wrong, passed
 
 
 def test_figures_are_those_of_games_that_are_played():
-    found, wrong, passed = check(100_000, 11)
-    assert max(map(abs, found.values())) < 3.5
+    deviations, wrong, passed = check(100_000, 11)
+    assert max(map(abs, deviations.values())) < 3.5
     assert max(map(abs, wrong.values())) > 5
     assert max(passed) < DELTA + 3.5 * math.sqrt(DELTA / 100_000)
 
 
 @pytest.mark.long
 def test_figures_are_those_of_a_million_games():
-    found, wrong, passed = check(1_000_000, 12)
-    assert max(map(abs, found.values())) < 3
+    deviations, wrong, passed = check(1_000_000, 12)
+    assert max(map(abs, deviations.values())) < 3
     assert max(map(abs, wrong.values())) > 10
     assert max(passed) < DELTA + 3 * math.sqrt(DELTA / 1_000_000)
     mu, closed = 1.0, GaussianNoise(mu=1.0)
@@ -94,7 +98,7 @@ def test_figures_are_those_of_a_million_games():
         figures={
             "games": 1_000_000,
             "noise multiplier, rate, steps": [SIGMA, RATE, STEPS],
-            "standard errors off": found,
+            "standard errors off": deviations,
             "standard errors off, noise 5 % smaller": wrong,
             "loss(0.01) passed with, there and absent": passed,
             "dp-accounting's curve over the closed form, Gaussian mu = 1, less 1": gaps,

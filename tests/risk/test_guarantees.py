@@ -33,30 +33,30 @@ def digits(epsilon):
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("slip", SLIPS)
 def test_epsilon_delta_against_60_digits(epsilon, slip):
-    promise = EpsilonDelta(epsilon=epsilon, delta=slip)
+    guarantee = EpsilonDelta(epsilon=epsilon, delta=slip)
     with mp.workdps(digits(epsilon)):
         e, s = mp.mpf(epsilon), mp.mpf(slip)
         advantage = (mp.exp(e) - 1 + 2 * s) / (mp.exp(e) + 1)
-        assert rounded_up(promise.advantage, advantage)
+        assert rounded_up(guarantee.advantage, advantage)
         for share in (0.0, 1e-9, 0.3, 0.999, 1.0, 2.0):
             below = epsilon * share
             curve = s + (1 - s) * max(mp.exp(e) - mp.exp(mp.mpf(below)), 0) / (1 + mp.exp(e))
-            assert rounded_up(promise.delta(below), curve)
+            assert rounded_up(guarantee.delta(below), curve)
         for fpr in RATES:
             f = mp.mpf(fpr)
-            found = min(1, s + mp.exp(e) * f, 1 - mp.exp(-e) * (1 - s - f))
-            assert rounded_up(promise.true_positive_rate(fpr), found)
-        assert promise.true_positive_rate(0.0) == slip
-        assert promise.true_positive_rate(1.0) == 1
+            reference = min(1, s + mp.exp(e) * f, 1 - mp.exp(-e) * (1 - s - f))
+            assert rounded_up(guarantee.true_positive_rate(fpr), reference)
+        assert guarantee.true_positive_rate(0.0) == slip
+        assert guarantee.true_positive_rate(1.0) == 1
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("slip", SLIPS)
 def test_epsilon_inverts_delta(epsilon, slip):
-    promise = EpsilonDelta(epsilon=epsilon, delta=slip)
-    assert promise.epsilon(slip) == epsilon
+    guarantee = EpsilonDelta(epsilon=epsilon, delta=slip)
+    assert guarantee.epsilon(slip) == epsilon
     for delta in [*SLIPS, 0.5, 0.99]:
-        got = promise.epsilon(delta)
+        got = guarantee.epsilon(delta)
         if delta < slip:
             assert got == math.inf
             continue
@@ -72,10 +72,10 @@ def test_epsilon_inverts_delta(epsilon, slip):
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("slip", SLIPS)
 def test_loss_against_60_digits(epsilon, slip):
-    promise = EpsilonDelta(epsilon=epsilon, delta=slip)
-    assert promise.loss() == (epsilon if slip == 0 else math.inf)
+    guarantee = EpsilonDelta(epsilon=epsilon, delta=slip)
+    assert guarantee.loss() == (epsilon if slip == 0 else math.inf)
     for delta in [slip, *SLIPS[1:], 0.5, 0.99, 1 - 1e-12]:
-        got = promise.loss(delta)
+        got = guarantee.loss(delta)
         if slip > 0 and delta <= slip:
             assert got == math.inf
             continue
@@ -107,8 +107,8 @@ def test_loss_is_reached_by_a_two_point_mechanism(epsilon, slip, delta):
     yes, no = (p, p * math.exp(-b)), (1 - p, 1 - p * math.exp(-b))
     slack = 1e-8 * math.exp(epsilon)
     for event in (yes, no):
-        for one, other in (event, event[::-1]):
-            assert one <= math.exp(epsilon) * other + slip + slack
+        for first, other in (event, event[::-1]):
+            assert first <= math.exp(epsilon) * other + slip + slack
     # Power: a loss 1 % larger is not allowed at this probability.
     b = loss * 1.01
     yes, no = (p, p * math.exp(-b)), (1 - p, 1 - p * math.exp(-b))
@@ -117,7 +117,7 @@ def test_loss_is_reached_by_a_two_point_mechanism(epsilon, slip, delta):
     )
 
 
-def test_every_finite_pair_keeps_its_promise():
+def test_every_finite_pair_keeps_its_guarantee():
     """Random pairs of laws on six points: ε is picked, δ is theirs, every figure must hold."""
     rng = np.random.default_rng(5)
     smallest_gap = math.inf
@@ -129,20 +129,20 @@ def test_every_finite_pair_keeps_its_promise():
         loss = np.log(p) - np.log(q)
         epsilon = spread * rng.uniform(0, 1.5)
         slip = max(excess(p, q, epsilon), excess(q, p, epsilon))
-        promise = EpsilonDelta(epsilon=epsilon, delta=slip)
+        guarantee = EpsilonDelta(epsilon=epsilon, delta=slip)
         room = 1 + 1e-12
-        gap = promise.advantage - 0.5 * np.abs(p - q).sum()
+        gap = guarantee.advantage - 0.5 * np.abs(p - q).sum()
         assert gap >= -1e-12
         smallest_gap = min(smallest_gap, gap)
         for other in (0.0, 0.5 * epsilon, 0.9 * epsilon, 2 * epsilon):
-            assert max(excess(p, q, other), excess(q, p, other)) <= promise.delta(other) * room
+            assert max(excess(p, q, other), excess(q, p, other)) <= guarantee.delta(other) * room
         # Every deterministic test of the pair; the curve is concave, so it bounds mixtures too.
         order = np.argsort(-loss)
         fprs, tprs = np.cumsum(q[order]), np.cumsum(p[order])
         for fpr, tpr in zip(fprs, tprs, strict=True):
-            assert tpr <= promise.true_positive_rate(min(fpr, 1.0)) * room
+            assert tpr <= guarantee.true_positive_rate(min(fpr, 1.0)) * room
         for delta in (1e-3, 0.05, 0.3, 0.7, 0.95):
-            bound = promise.loss(delta)
+            bound = guarantee.loss(delta)
             passed = max(p[loss > bound * room].sum(), q[-loss > bound * room].sum())
             assert passed <= delta
     # Power: some pairs come close to their bound.
@@ -153,21 +153,21 @@ def excess(p, q, epsilon):
     return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
 
 
-def test_no_promise():
-    promise = EpsilonDelta(epsilon=math.inf, delta=1e-5)
-    assert promise.describe() == "no guarantee"
-    assert promise.advantage == promise.delta(3.0) == promise.delta(math.inf) == 1
-    assert promise.epsilon(0.5) == promise.loss(0.9) == math.inf
-    assert promise.posterior(1e-12, delta=0.9) == promise.one_in(1e-12) == 1
-    assert promise.true_positive_rate(0.0) == promise.true_positive_rate(0.2) == 1
+def test_no_guarantee():
+    guarantee = EpsilonDelta(epsilon=math.inf, delta=1e-5)
+    assert guarantee.describe() == "no guarantee"
+    assert guarantee.advantage == guarantee.delta(3.0) == guarantee.delta(math.inf) == 1
+    assert guarantee.epsilon(0.5) == guarantee.loss(0.9) == math.inf
+    assert guarantee.posterior(1e-12, delta=0.9) == guarantee.one_in(1e-12) == 1
+    assert guarantee.true_positive_rate(0.0) == guarantee.true_positive_rate(0.2) == 1
 
 
 def test_repr_and_equality():
-    promise = EpsilonDelta(epsilon=1, delta=1e-5)
-    assert eval(repr(promise)) == promise == EpsilonDelta(epsilon=1.0, delta=1e-5)
-    assert promise != EpsilonDelta(epsilon=1.0)
+    guarantee = EpsilonDelta(epsilon=1, delta=1e-5)
+    assert eval(repr(guarantee)) == guarantee == EpsilonDelta(epsilon=1.0, delta=1e-5)
+    assert guarantee != EpsilonDelta(epsilon=1.0)
     with pytest.raises(AttributeError):
-        promise.guaranteed_epsilon = 0.5
+        guarantee.guaranteed_epsilon = 0.5
 
 
 # --------------------------------------------------------------------------- Gaussian
@@ -189,10 +189,10 @@ def test_gaussian_against_40_digits(mu):
         assert rounded_up(noise.advantage, mp.erf(m / mp.sqrt(8)))
         for p in RATES:
             score = exact_score(p)
-            found = mp.ncdf(score + m)
+            reference = mp.ncdf(score + m)
             # The score is known to a few roundings; Φ feels them score times.
             feel = 1e-14 * (1 + float(abs(score)) * (float(abs(score)) + 1))
-            assert rounded_up(noise.true_positive_rate(p), found, feel)
+            assert rounded_up(noise.true_positive_rate(p), reference, feel)
             if p < 0.95:
                 loss = max(m * m / 2 - m * score, mp.mpf(0))
                 assert loss <= noise.loss(p) <= loss + 1e-14 * m * (m + abs(score))
@@ -235,18 +235,18 @@ def test_gaussian_epsilon_and_loss_at_the_same_delta_are_not_the_same():
     assert float(mp.ncdf(0.25 - epsilon / 0.5)) > 4e-5
 
 
-# --------------------------------------------------------------------------- beliefs
+# --------------------------------------------------------------------------- posteriors
 
 
 @pytest.mark.parametrize("prior", [1e-300, 1e-12, 1e-3, 0.5, 0.9, 1 - 1e-12])
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_belief_and_one_in_against_60_digits(prior, epsilon):
-    promise = EpsilonDelta(epsilon=epsilon)
+def test_posterior_and_one_in_against_60_digits(prior, epsilon):
+    guarantee = EpsilonDelta(epsilon=epsilon)
     with mp.workdps(digits(epsilon)):
         q = mp.mpf(prior)
         exact = q / (q + (1 - q) * mp.exp(-mp.mpf(epsilon)))
-        assert rounded_up(promise.posterior(prior), exact)
-        k = promise.one_in(prior)
+        assert rounded_up(guarantee.posterior(prior), exact)
+        k = guarantee.one_in(prior)
         assert (1 - 1e-14) / exact <= k
         assert k <= 1 / exact or epsilon == 0
 
@@ -255,11 +255,11 @@ def test_close_to_certainty_only_the_last_digits_are_lost():
     """What is left to 1 keeps its digits: the inverses of goals near 1 need them."""
     few = 4 * 2.0**-52
     for epsilon in (3.0, 10.0, 25.0, 33.0):
-        promise, rest = EpsilonDelta(epsilon=epsilon), mp.exp(-epsilon)
-        assert 1 - rest / (1 + rest) <= promise.posterior() <= 1 - rest / (1 + rest) + few
-        assert 1 - 2 * rest / (1 + rest) <= promise.advantage <= 1 - 2 * rest / (1 + rest) + few
-        found = 1 - rest * mp.mpf(0.75)
-        assert found <= promise.true_positive_rate(0.25) <= found + few
+        guarantee, rest = EpsilonDelta(epsilon=epsilon), mp.exp(-epsilon)
+        assert 1 - rest / (1 + rest) <= guarantee.posterior() <= 1 - rest / (1 + rest) + few
+        assert 1 - 2 * rest / (1 + rest) <= guarantee.advantage <= 1 - 2 * rest / (1 + rest) + few
+        reference = 1 - rest * mp.mpf(0.75)
+        assert reference <= guarantee.true_positive_rate(0.25) <= reference + few
     for mu in (3.0, 8.0, 15.0):
         noise = GaussianNoise(mu=mu)
         assert mp.erf(mu / mp.sqrt(8)) <= noise.advantage <= mp.erf(mu / mp.sqrt(8)) + few
@@ -281,14 +281,14 @@ def test_one_in_of_a_tiny_prior():
 @pytest.mark.parametrize("delta", [0.0, 1e-9, 1e-3, 0.2])
 def test_agrees_with_riskcal_on_epsilon_delta(epsilon, delta):
     """Closed forms in float64 on its side: differences of numbers near 1."""
-    promise = EpsilonDelta(epsilon=epsilon, delta=delta)
-    assert promise.advantage == pytest.approx(
+    guarantee = EpsilonDelta(epsilon=epsilon, delta=delta)
+    assert guarantee.advantage == pytest.approx(
         analysis.get_advantage_from_adp(epsilon, delta), abs=4e-15
     )
     alphas = np.linspace(0.001, 0.999, 41)
-    found = [promise.true_positive_rate(a) for a in alphas]
+    true_rates = [guarantee.true_positive_rate(a) for a in alphas]
     np.testing.assert_allclose(
-        1 - np.array(found), analysis.get_beta_from_adp(epsilon, delta, alphas), atol=4e-15
+        1 - np.array(true_rates), analysis.get_beta_from_adp(epsilon, delta, alphas), atol=4e-15
     )
 
 
@@ -297,9 +297,9 @@ def test_agrees_with_riskcal_on_gaussian_noise(mu):
     noise = GaussianNoise(mu=mu)
     assert noise.advantage == pytest.approx(analysis.get_advantage_from_gdp(mu), abs=4e-15)
     alphas = np.linspace(0.001, 0.999, 41)
-    found = [noise.true_positive_rate(a) for a in alphas]
+    true_rates = [noise.true_positive_rate(a) for a in alphas]
     np.testing.assert_allclose(
-        1 - np.array(found), analysis.get_beta_from_gdp(mu, alphas), atol=1e-13
+        1 - np.array(true_rates), analysis.get_beta_from_gdp(mu, alphas), atol=1e-13
     )
     for prior in (0.5, 0.7, 0.9):
         # Its Bayes risk is (1 − prior)(1 − δ(logit prior)).

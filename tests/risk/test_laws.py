@@ -1,4 +1,4 @@
-"""Laws of hypothesis testing that every promise keeps, and games against the Bayes adversary.
+"""Laws of hypothesis testing that every guarantee keeps, and games against the Bayes adversary.
 
 A test of two laws is a point (fpr, tpr); the best ones form a concave curve, which δ(ε) describes
 from outside (its supporting lines) and the loss from inside (its slopes). Each figure here is
@@ -21,7 +21,7 @@ from expost.risk import (
     calibrate,
 )
 
-PROMISES = [
+GUARANTEES = [
     EpsilonDelta(epsilon=0.0, delta=0.2),
     EpsilonDelta(epsilon=1e-6),
     EpsilonDelta(epsilon=1.0),
@@ -38,91 +38,91 @@ PROMISES = [
 RATES = [1e-9, 1e-3, 0.05, 0.3, 0.6, 0.95]
 
 
-@pytest.fixture(params=PROMISES, ids=repr)
-def promise(request):
+@pytest.fixture(params=GUARANTEES, ids=repr)
+def guarantee(request):
     return request.param
 
 
-def log_curve(promise, x):
+def log_curve(guarantee, x):
     """δ(x) for x of either sign: P(S) − e^x Q(S) with the worlds exchanged, for x < 0."""
-    return promise.delta(x) if x >= 0 else 1 - math.exp(x) * (1 - promise.delta(-x))
+    return guarantee.delta(x) if x >= 0 else 1 - math.exp(x) * (1 - guarantee.delta(-x))
 
 
-def test_advantage_is_the_largest_gap_of_the_rates(promise):
+def test_advantage_is_the_largest_gap_of_the_rates(guarantee):
     """max over fpr of tpr − fpr = δ(0)."""
 
     def gap(fpr):
-        return fpr - promise.true_positive_rate(fpr)
+        return fpr - guarantee.true_positive_rate(fpr)
 
     grid = np.linspace(0, 1, 21)
     best = grid[int(np.argmin([gap(x) for x in grid]))]
     bounds = (max(best - 0.05, 0.0), min(best + 0.05, 1.0))
-    found = minimize_scalar(gap, bounds=bounds, method="bounded", options={"xatol": 1e-7})
-    assert -found.fun <= promise.advantage * (1 + 1e-10) + 1e-15
-    assert -found.fun == pytest.approx(promise.advantage, rel=1e-6, abs=1e-8)
+    optimum = minimize_scalar(gap, bounds=bounds, method="bounded", options={"xatol": 1e-7})
+    assert -optimum.fun <= guarantee.advantage * (1 + 1e-10) + 1e-15
+    assert -optimum.fun == pytest.approx(guarantee.advantage, rel=1e-6, abs=1e-8)
 
 
-def test_rates_are_the_lower_envelope_of_the_privacy_curve(promise):
+def test_rates_are_the_lower_envelope_of_the_privacy_curve(guarantee):
     """tpr(fpr) = min over x of e^x·fpr + δ(x), x of either sign."""
     for fpr in (1e-3, 0.05, 0.6):
 
         def line(x, fpr=fpr):
-            return math.exp(x) * fpr + log_curve(promise, x)
+            return math.exp(x) * fpr + log_curve(guarantee, x)
 
-        reach = promise.loss(1e-12)
+        reach = guarantee.loss(1e-12)
         reach = 30.0 if math.isinf(reach) else reach
         grid = np.linspace(-reach, reach, 41)
         k = int(np.argmin([line(x) for x in grid]))
         bounds = (grid[max(k - 1, 0)], grid[min(k + 1, 40)])
-        found = minimize_scalar(
+        optimum = minimize_scalar(
             line, bounds=bounds, method="bounded", options={"xatol": 1e-7 * reach}
         )
-        lowest = min(found.fun, *(line(x) for x in bounds))
-        tpr = promise.true_positive_rate(fpr)
+        lowest = min(optimum.fun, *(line(x) for x in bounds))
+        tpr = guarantee.true_positive_rate(fpr)
         assert tpr <= lowest * (1 + 1e-10)
         assert tpr == pytest.approx(lowest, rel=1e-6)
 
 
-def test_rates_are_concave_and_mirror_themselves(promise):
+def test_rates_are_concave_and_mirror_themselves(guarantee):
     grid = np.linspace(0, 1, 33)
-    curve = np.array([promise.true_positive_rate(x) for x in grid])
+    curve = np.array([guarantee.true_positive_rate(x) for x in grid])
     assert np.all(np.diff(curve) >= 0)
     assert np.all(np.diff(curve, 2) <= 1e-11)
     assert np.all(curve >= grid)
     assert np.all(curve <= 1)
     for fpr in RATES:
-        tpr = promise.true_positive_rate(fpr)
+        tpr = guarantee.true_positive_rate(fpr)
         # The worlds exchanged: to miss 1 − tpr is to accuse as often, and the curve is the same.
         if tpr < 1 - 1e-6:
-            mirrored = promise.true_positive_rate(1 - tpr)
+            mirrored = guarantee.true_positive_rate(1 - tpr)
             assert 1 - mirrored == pytest.approx(fpr, rel=1e-6, abs=1e-9)
 
 
-def test_the_curve_and_its_inverse(promise):
+def test_the_curve_and_its_inverse(guarantee):
     grid = [0.0, 1e-7, 1e-3, 0.3, 1.0, 2.0, 5.0, 40.0]
-    curve = [promise.delta(x) for x in grid]
+    curve = [guarantee.delta(x) for x in grid]
     assert all(a >= b for a, b in pairwise(curve))
     for x, delta in zip(grid, curve, strict=True):
         if 0 < delta < 1 - 1e-3:
-            assert promise.epsilon(delta) <= x * (1 + 1e-9) + 1e-9
+            assert guarantee.epsilon(delta) <= x * (1 + 1e-9) + 1e-9
     for delta in RATES:
-        epsilon = promise.epsilon(delta)
+        epsilon = guarantee.epsilon(delta)
         if epsilon < math.inf:
-            assert promise.delta(epsilon) <= delta
+            assert guarantee.delta(epsilon) <= delta
         if 0 < epsilon < math.inf:
             # The curve may jump where the loss has an atom, but not below ε.
-            assert promise.delta(epsilon * (1 - 1e-6)) > delta * (1 - 1e-9)
+            assert guarantee.delta(epsilon * (1 - 1e-6)) > delta * (1 - 1e-9)
 
 
-def test_losses_and_beliefs_fall_with_delta(promise):
-    losses = [promise.loss(p) for p in (0.0, *RATES)]
+def test_losses_and_posteriors_fall_with_delta(guarantee):
+    losses = [guarantee.loss(p) for p in (0.0, *RATES)]
     assert all(a >= b for a, b in pairwise(losses))
     for p, loss in zip((0.0, *RATES), losses, strict=True):
-        assert loss >= promise.epsilon(p)
+        assert loss >= guarantee.epsilon(p)
         for prior in (1e-12, 0.3):
-            sure = promise.posterior(prior, delta=p)
-            assert prior <= sure <= 1
-            assert promise.one_in(prior, delta=p) == pytest.approx(1 / sure, rel=1e-14)
+            posterior = guarantee.posterior(prior, delta=p)
+            assert prior <= posterior <= 1
+            assert guarantee.one_in(prior, delta=p) == pytest.approx(1 / posterior, rel=1e-14)
 
 
 # --------------------------------------------------------------------------- who is tighter
@@ -130,7 +130,7 @@ def test_losses_and_beliefs_fall_with_delta(promise):
 
 @pytest.mark.parametrize("epsilon", [1e-8, 0.1, 1.0, 4.0, 30.0])
 def test_pure_epsilon_bounds_everything_with_that_epsilon(epsilon):
-    """advantage ≤ tanh(ε/2), belief ≤ sigmoid(ε), norm-Laplace noise at t = ε below both."""
+    """advantage ≤ tanh(ε/2), posterior ≤ sigmoid(ε), norm-Laplace noise at t = ε below both."""
     pure = EpsilonDelta(epsilon=epsilon)
     assert pure.advantage == pytest.approx(math.tanh(epsilon / 2), rel=1e-14)
     assert pure.posterior() == pytest.approx(1 / (1 + math.exp(-epsilon)), rel=1e-14)
@@ -153,25 +153,25 @@ def test_pure_epsilon_bounds_everything_with_that_epsilon(epsilon):
 @pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.1])
 def test_gaussian_noise_stays_below_its_epsilon_delta(epsilon, delta):
     noise = calibrate(GaussianNoise, epsilon=epsilon, delta=delta)
-    promise = EpsilonDelta(epsilon=epsilon, delta=delta)
-    assert noise.advantage < promise.advantage
+    guarantee = EpsilonDelta(epsilon=epsilon, delta=delta)
+    assert noise.advantage < guarantee.advantage
     for p in (1e-9, 1e-3, 0.01, 0.3, 0.9):
-        assert noise.true_positive_rate(p) <= promise.true_positive_rate(p)
+        assert noise.true_positive_rate(p) <= guarantee.true_positive_rate(p)
     for factor in (1.01, 2.0, 5.0):
-        # Erratum 10: the belief of any (ε, δ) mechanism at a probability above δ.
-        assert noise.loss(factor * delta) <= promise.loss(factor * delta)
-    # Power: a mechanism with 10 % more μ breaks its promise somewhere.
+        # Erratum 10: the posterior of any (ε, δ) mechanism at a probability above δ.
+        assert noise.loss(factor * delta) <= guarantee.loss(factor * delta)
+    # Power: a mechanism with 10 % more μ breaks its guarantee somewhere.
     wrong = GaussianNoise(mu=1.1 * noise.mu)
     grid = np.concatenate([np.logspace(-14, -1, 300), np.linspace(0.1, 0.99, 90)])
-    assert any(wrong.true_positive_rate(p) > promise.true_positive_rate(p) for p in grid)
+    assert any(wrong.true_positive_rate(p) > guarantee.true_positive_rate(p) for p in grid)
 
 
 def test_monotone_in_epsilon_delta_and_mu():
-    def figures(promise):
-        rates = [promise.true_positive_rate(p) for p in RATES]
-        curve = [promise.delta(x) for x in (0.0, 0.1, 1.0)]
-        inner = [min(f(p), 1e9) for p in (0.05, 0.95) for f in (promise.epsilon, promise.loss)]
-        return np.array([promise.advantage, *rates, *curve, *inner])
+    def figures(guarantee):
+        rates = [guarantee.true_positive_rate(p) for p in RATES]
+        curve = [guarantee.delta(x) for x in (0.0, 0.1, 1.0)]
+        inner = [min(f(p), 1e9) for p in (0.05, 0.95) for f in (guarantee.epsilon, guarantee.loss)]
+        return np.array([guarantee.advantage, *rates, *curve, *inner])
 
     families = (
         [EpsilonDelta(epsilon=e, delta=1e-3) for e in (*np.logspace(-8, 4, 40), math.inf)],
@@ -198,19 +198,19 @@ def scores(there, loss, mu, delta):
     noise = GaussianNoise(mu=mu)
     right = np.mean((loss > 0) == there)
     adv = (2 * right - 1 - noise.advantage) / (2 * math.sqrt(right * (1 - right) / len(loss)))
-    found = {"advantage": adv}
+    values = {"advantage": adv}
     # The Bayes adversary with prior 0.2: how often she is right is a supporting line of δ(ε).
     guess = loss > math.log(4)
     gain = np.where(there, guess * 1.0, -4.0 * guess)
-    found["delta"] = score(2 * gain, noise.delta(math.log(4)))
+    values["delta"] = score(2 * gain, noise.delta(math.log(4)))
     for fpr in (0.01, 0.1):
         # Neyman and Pearson: the threshold that a share fpr of the others passes, if μ is right.
         threshold = -mu * (ndtri(fpr) + 0.5 * mu)
-        found[f"fpr {fpr}"] = score(loss[~there] > threshold, fpr)
-        found[f"tpr at {fpr}"] = score(loss[there] > threshold, noise.true_positive_rate(fpr))
-    found["belief"] = score(loss[there] > noise.loss(delta), delta)
-    found["belief in the other"] = score(-loss[~there] > noise.loss(delta), delta)
-    return found
+        values[f"fpr {fpr}"] = score(loss[~there] > threshold, fpr)
+        values[f"tpr at {fpr}"] = score(loss[there] > threshold, noise.true_positive_rate(fpr))
+    values["belief"] = score(loss[there] > noise.loss(delta), delta)
+    values["belief in the other"] = score(-loss[~there] > noise.loss(delta), delta)
+    return values
 
 
 def score(draws, expected):

@@ -92,10 +92,10 @@ def test_detected_members_are_rounded_up(fpr, tpr):
     )
     taken = number(wrong[1]) / number(wrong[2]) if wrong[1] else number(wrong[3])
     assert taken == pytest.approx(fpr, rel=1e-12)
-    if found := re.search(r"at most (fewer than )?([\d.,]+) in ([\d,]+) members", sentence):
-        shown = number(found[2]) / number(found[3])
-        assert tpr * (1 - SLACK) <= shown <= 1.1 * tpr + 0.001 / number(found[3])
-        assert bool(found[1]) is (shown == 1)
+    if match := re.search(r"at most (fewer than )?([\d.,]+) in ([\d,]+) members", sentence):
+        shown = number(match[2]) / number(match[3])
+        assert tpr * (1 - SLACK) <= shown <= 1.1 * tpr + 0.001 / number(match[3])
+        assert bool(match[1]) is (shown == 1)
     else:
         assert ("all members can be detected" in sentence) is (tpr > 1 - 1e-6)
         assert ("nearly all" in sentence) is (tpr < 1)

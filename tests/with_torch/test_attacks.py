@@ -34,12 +34,14 @@ def data(rows=12, inputs=4, classes=3, seed=0):
 
 def autograd(module, X, y, loss=nn.functional.cross_entropy):
     """(n, D), one backward pass for each row."""
-    found = []
+    gradients = []
     for x, label in zip(X, y, strict=True):
         module.zero_grad()
         loss(module(torch.tensor(x)[None]), torch.tensor([label])).backward()
-        found.append(torch.cat([p.grad.reshape(-1) for p in module.parameters()]).numpy().copy())
-    return np.array(found)
+        gradients.append(
+            torch.cat([p.grad.reshape(-1) for p in module.parameters()]).numpy().copy()
+        )
+    return np.array(gradients)
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["kept", "computed again"])
@@ -48,16 +50,16 @@ def test_gradients_are_those_of_autograd_row_by_row(kept, monkeypatch):
         monkeypatch.setattr(module_under_test, "_KEPT", 0)
         monkeypatch.setattr("expost.torch.gradients._BLOCK_ENTRIES", 200)
     module, (X, y) = network(), data()
-    slow, found = autograd(module, X, y), ModuleGradients.of(module, X, y)
-    assert (found.rows, found.dimension) == slow.shape
-    direction = np.random.default_rng(1).normal(size=found.dimension)
-    np.testing.assert_allclose(found.squares(), np.sum(slow**2, axis=1), rtol=1e-10)
-    np.testing.assert_allclose(found.mean(), slow.mean(axis=0), atol=1e-12)
-    np.testing.assert_allclose(found.along(direction), slow @ direction, atol=1e-10)
-    other = found.take(np.array([7, 2]))
-    np.testing.assert_allclose(found.gram(other), slow @ slow[[7, 2]].T, atol=1e-10)
+    slow, fast = autograd(module, X, y), ModuleGradients.of(module, X, y)
+    assert (fast.rows, fast.dimension) == slow.shape
+    direction = np.random.default_rng(1).normal(size=fast.dimension)
+    np.testing.assert_allclose(fast.squares(), np.sum(slow**2, axis=1), rtol=1e-10)
+    np.testing.assert_allclose(fast.mean(), slow.mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(fast.along(direction), slow @ direction, atol=1e-10)
+    other = fast.take(np.array([7, 2]))
+    np.testing.assert_allclose(fast.gram(other), slow @ slow[[7, 2]].T, atol=1e-10)
     flat = torch.cat([p.detach().reshape(-1) for p in module.parameters()]).numpy()
-    np.testing.assert_array_equal(found.parameters, flat)
+    np.testing.assert_array_equal(fast.parameters, flat)
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.3])
@@ -65,11 +67,11 @@ def test_gradients_are_those_of_autograd_row_by_row(kept, monkeypatch):
 def test_scores_are_the_formula_written_out(weight_decay, alone):
     module, (X, y), outside = network(), data(), data(rows=30, seed=1)
     population = None if alone else outside
-    found = gradient_scores(
+    scores = gradient_scores(
         module, X, y, members=5, population=population, weight_decay=weight_decay
     )
     g = autograd(module, X, y)
-    np.testing.assert_allclose(found["gradient-norm"], -np.linalg.norm(g, axis=1), rtol=1e-10)
+    np.testing.assert_allclose(scores["gradient-norm"], -np.linalg.norm(g, axis=1), rtol=1e-10)
     theta = torch.cat([p.detach().reshape(-1) for p in module.parameters()]).numpy()
     total = -5 * weight_decay * theta
     p = g if alone else autograd(module, *outside)
@@ -77,7 +79,7 @@ def test_scores_are_the_formula_written_out(weight_decay, alone):
     covariance, _ = ledoit_wolf(p - centre, assume_centered=True)
     inverse = np.linalg.inv(5 * (1 + 5 / len(p)) * covariance)
     slow = [h @ inverse @ (total - 5 * centre) - h @ inverse @ h / 2 for h in (g - centre)]
-    np.testing.assert_allclose(found["gradient-inner-product"], slow, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(scores["gradient-inner-product"], slow, rtol=1e-6, atol=1e-8)
 
 
 def test_a_module_of_one_layer_scores_as_the_linear_model_that_it_is():
@@ -88,8 +90,8 @@ def test_a_module_of_one_layer_scores_as_the_linear_model_that_it_is():
         layer.weight.copy_(torch.from_numpy(model.coef_))
         layer.bias.copy_(torch.from_numpy(model.intercept_))
     linear = scores_of_any(model, X, y, members=30)["gradient-norm"]
-    found = gradient_scores(layer, X, y, members=30)
-    np.testing.assert_allclose(found["gradient-norm"], linear, rtol=1e-10)
+    scores = gradient_scores(layer, X, y, members=30)
+    np.testing.assert_allclose(scores["gradient-norm"], linear, rtol=1e-10)
 
 
 def test_gradients_tell_members_of_a_network_that_has_learnt_by_heart():
@@ -97,26 +99,26 @@ def test_gradients_tell_members_of_a_network_that_has_learnt_by_heart():
     rule = rng.normal(size=(20, 3))
     X = rng.normal(size=(480, 20))
     y = (X @ rule + 2 * rng.gumbel(size=(480, 3))).argmax(axis=1)
-    how = torch_target(
+    recipe = torch_target(
         network(inputs=20, hidden=16), classes=range(3), epochs=60, learning_rate=0.5, batch_size=40
     )
-    model = how(X[:120], y[:120], seed=1)
+    model = recipe(X[:120], y[:120], seed=1)
     truth = np.arange(240) < 120
-    found = scores_of_any(model, X[:240], y[:240], members=120, population=(X[240:], y[240:]))
-    for values in found.values():
+    scores = scores_of_any(model, X[:240], y[:240], members=120, population=(X[240:], y[240:]))
+    for values in scores.values():
         assert roc_auc_score(truth, values) > 0.65
-    untrained = how.model()
+    untrained = recipe.model()
     chance = untrained.gradient_scores(X[:240], y[:240], members=120)
     assert abs(roc_auc_score(truth, chance["gradient-norm"]) - 0.5) < 0.12
 
 
-def test_log_odds_are_finite_where_probabilities_are_not_told_apart():
+def test_log_odds_are_finite_where_probabilities_coincide():
     outputs = torch.tensor([[0.3, -1.0, 2.0], [500.0, 0.0, 0.0], [0.0, 900.0, 0.0]])
-    found = log_odds(outputs, torch.tensor([2, 0, 0]))
+    odds = log_odds(outputs, torch.tensor([2, 0, 0]))
     p = torch.softmax(outputs[0].double(), dim=0)[2].item()
-    assert found[0] == pytest.approx(math.log(p / (1 - p)), rel=1e-6)
-    assert found[1:].tolist() == [36.0, -36.0]
-    assert found.dtype == np.float32
+    assert odds[0] == pytest.approx(math.log(p / (1 - p)), rel=1e-6)
+    assert odds[1:].tolist() == [36.0, -36.0]
+    assert odds.dtype == np.float32
     with pytest.raises(ConvergenceError, match="NaN"):
         log_odds(torch.full((1, 2), math.nan), torch.tensor([0]))
 
@@ -132,13 +134,13 @@ def training(**options):
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_a_training_is_that_of_a_plain_loop_and_of_its_seed_alone(optimizer):
     X, y = data()
-    how = training(optimizer=optimizer, weight_decay=0.01)
+    recipe = training(optimizer=optimizer, weight_decay=0.01)
     torch.manual_seed(11)
     before = torch.random.get_rng_state()
-    one, same, other = (how(X, LABELS[y], seed) for seed in (4, 4, 5))
+    first, same, other = (recipe(X, LABELS[y], seed) for seed in (4, 4, 5))
     assert torch.equal(torch.random.get_rng_state(), before)
-    np.testing.assert_array_equal(one.predict_proba(X), same.predict_proba(X))
-    assert not np.allclose(one.predict_proba(X), other.predict_proba(X))
+    np.testing.assert_array_equal(first.predict_proba(X), same.predict_proba(X))
+    assert not np.allclose(first.predict_proba(X), other.predict_proba(X))
     # The same, written out.
     rng = np.random.default_rng(4)
     module = fresh_copy(network(), rng)
@@ -155,7 +157,7 @@ def test_a_training_is_that_of_a_plain_loop_and_of_its_seed_alone(optimizer):
             ).backward()
             rule.step()
     expected = torch.softmax(module(torch.tensor(X)), dim=1).detach().numpy()
-    np.testing.assert_allclose(one.predict_proba(X), expected, rtol=1e-12)
+    np.testing.assert_allclose(first.predict_proba(X), expected, rtol=1e-12)
 
 
 def own_training(module, X, y):
@@ -168,46 +170,46 @@ def own_training(module, X, y):
 
 def test_a_training_of_the_users_own_and_a_module_that_starts_as_it_is():
     X, y = data()
-    how = training(train=own_training, fresh=False)
-    first, second = how(X, LABELS[y], 1), how(X, LABELS[y], 2)
+    recipe = training(train=own_training, fresh=False)
+    first, second = recipe(X, LABELS[y], 1), recipe(X, LABELS[y], 2)
     np.testing.assert_array_equal(first.predict_proba(X), second.predict_proba(X))
-    assert not np.allclose(first.predict_proba(X), how.model().predict_proba(X))
-    again = pickle.loads(pickle.dumps(how))(X, LABELS[y], 1)
+    assert not np.allclose(first.predict_proba(X), recipe.model().predict_proba(X))
+    again = pickle.loads(pickle.dumps(recipe))(X, LABELS[y], 1)
     np.testing.assert_array_equal(first.predict_proba(X), again.predict_proba(X))
 
 
 def test_it_is_a_target():
     X, y = data(rows=40)
     labels = LABELS[y]
-    how = training()
-    target = target_of(how, labels)
+    recipe = training()
+    target = target_of(recipe, labels)
     assert not target.is_fitted
     trained = target.trained(X[:20], labels[:20], seed=3)
     phi = trained.signals(X, labels).confidence
-    model = how(X[:20], labels[:20], 3)
+    model = recipe(X[:20], labels[:20], 3)
     direct = log_odds(evaluate(model.module, X), torch.tensor(y))
     np.testing.assert_allclose(phi, direct, rtol=1e-5, atol=1e-5)
-    present = target_of(model, labels, train=how)
+    present = target_of(model, labels, train=recipe)
     assert present.is_fitted
     np.testing.assert_allclose(present.signals(X, labels).confidence, phi)
 
 
 def test_an_audit_takes_the_gradients_of_a_module():
     X, y = data(rows=40)
-    how = training()
-    model = how(X[:20], LABELS[y[:20]], 1)
+    recipe = training()
+    model = recipe(X[:20], LABELS[y[:20]], 1)
     halves = (X[:20], LABELS[y[:20]], X[20:], LABELS[y[20:]])
-    found = expost.audit(model, *halves, train=how, references=2, random_state=0, workers=1)
+    result = expost.audit(model, *halves, train=recipe, references=2, random_state=0, workers=1)
     norms = np.linalg.norm(autograd(model.module, X, y), axis=1)
-    np.testing.assert_allclose(found.scores["gradient-norm"], -norms, rtol=1e-10)
-    assert np.all(np.isfinite(found.scores["gradient-inner-product"]))
+    np.testing.assert_allclose(result.scores["gradient-norm"], -norms, rtol=1e-10)
+    assert np.all(np.isfinite(result.scores["gradient-inner-product"]))
 
 
 def test_modules_are_asked_in_evaluation_mode_and_left_as_they_were():
     noisy = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3))
     X, y = data()
-    how = torch_target(noisy, classes=range(3), epochs=2)
-    model = how(X, y, 1)
+    recipe = torch_target(noisy, classes=range(3), epochs=2)
+    model = recipe(X, y, 1)
     assert model.module.training
     np.testing.assert_array_equal(model.predict_proba(X), model.predict_proba(X))
     scores = model.gradient_scores(X, y, members=6)

@@ -28,14 +28,14 @@ def convolution():
 NETS = {"perceptron": (perceptron, (5,)), "convolution": (convolution, (1, 3, 3))}
 
 
-def setting(net="perceptron", *, rate=None, relation="remove", one=False, seed=0, **more):
+def setting(net="perceptron", *, rate=None, relation="remove", first=False, seed=0, **more):
     torch.manual_seed(seed)
     make, shape = NETS[net]
     rng = np.random.default_rng(seed)
     X, y = 3 * rng.normal(size=(ROWS, *shape)), rng.integers(3, size=ROWS)
     candidates = None
     if relation == "replace":
-        count = 1 if one else ROWS
+        count = 1 if first else ROWS
         candidates = (rng.normal(size=(count, *shape)), rng.integers(3, size=count))
     options = {
         "noise_multiplier": 0.7,
@@ -77,16 +77,16 @@ def test_losses_are_the_ratio_of_densities(net, rate, relation, adversary):
 
 
 def test_the_two_adversaries_differ_where_batches_are_sampled():
-    found = [
+    losses = [
         run(setting(rate=0.4, adversary=a))[0].losses for a in ("known-batches", "hidden-batches")
     ]
-    assert np.max(np.abs(found[0] - found[1])) > 0.05
+    assert np.max(np.abs(losses[0] - losses[1])) > 0.05
     full = [run(setting(adversary=a))[0].losses for a in ("known-batches", "hidden-batches")]
     np.testing.assert_array_equal(full[0], full[1])
 
 
 def test_one_candidate_stands_in_for_all():
-    trainer = setting(rate=0.5, relation="replace", one=True, adversary="hidden-batches")
+    trainer = setting(rate=0.5, relation="replace", first=True, adversary="hidden-batches")
     training, steps = run(trainer)
     np.testing.assert_allclose(training.losses, losses(trainer, steps), rtol=0, atol=1e-9)
 

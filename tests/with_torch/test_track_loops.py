@@ -204,9 +204,9 @@ def noise_alone(run):
         (skip, "the loop took 2 batches for a step on 1"),
         (fetch_ahead, "the loop took 2 batches for a step on 1"),
         (evaluate_within, "the loop took 3 batches for a step on 1"),
-        (other_rows, "the gradients of 1 rows where|before all rows of a batch had their turn"),
+        (other_rows, "gradients of 1 rows|before all rows"),
         (own_rows, "rows that this loader did not give"),
-        (fewer_rows, "before all rows of a batch had their turn"),
+        (fewer_rows, "before all rows"),
         (noise_alone, "rows that this loader did not give"),
     ],
 )
@@ -338,16 +338,16 @@ def no_batches():
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        (ghost, "ghost clipping computes no row's gradient; use grad_sample_mode='hooks'"),
-        (adaptive, "adaptive clipping also publishes a noisy count"),
+        (ghost, "grad_sample_mode='hooks'"),
+        (adaptive, "adaptive clipping"),
         (noiseless, "noise_multiplier=0.0 adds no noise"),
-        (plain_optimizer, "is a SGD; pass the optimizer that Opacus'"),
-        (engine, "is a PrivacyEngine; pass the optimizer that Opacus'"),
+        (plain_optimizer, "is a SGD"),
+        (engine, "is a PrivacyEngine"),
         (distributed, "distributed training is not tracked"),
-        (subclass, "is a MyOptimizer: it may clip or add noise differently"),
+        (subclass, "is a MyOptimizer"),
         (twice, "is already tracked"),
         (not_poisson, "is not Poisson sampling"),
-        (other_size, "its sampler draws from 11 rows where its dataset has 12"),
+        (other_size, "11 rows where its dataset has 12"),
         (out_of_order, "in_order=False loses the order"),
         (no_batches, "has no batch sampler"),
     ],
@@ -362,14 +362,14 @@ def test_what_cannot_be_tracked(made, message):
 def test_opacus_is_named_where_it_is_missing(monkeypatch):
     made = private()[1:]
     monkeypatch.setitem(sys.modules, "opacus.optimizers", None)
-    with pytest.raises(MissingExtra, match=r"track needs opacus.*pip install 'expost\[torch\]'"):
+    with pytest.raises(MissingExtra, match=r"opacus.*'expost\[torch\]'"):
         track(*made)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"adversary": "hidden-batches"}, "loss=None: hidden batches need the gradients"),
+        ({"adversary": "hidden-batches"}, "^loss=None"),
         ({"adversary": "hidden-batches", "public_batches": True}, "hide no row"),
         ({"adversary": "everyone"}, "adversary='everyone'"),
         ({"every": 2}, "only hidden batches need them"),
@@ -413,7 +413,7 @@ def test_a_loss_of_other_rows_is_refused():
         adversary="hidden-batches",
         loss=lambda batch: run.loss([part[:1] for part in batch]),
     )
-    with pytest.raises(InvalidInput, match=r"computed gradients of \[1\] rows from a batch of"):
+    with pytest.raises(InvalidInput, match=r"gradients of \[1\] rows"):
         run.epochs(1)
     with pytest.raises(InvalidInput, match="could not be tracked"):
         tracker.profile()

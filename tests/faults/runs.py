@@ -1,4 +1,4 @@
-"""Runs that are struck, and what must be true of the folder whenever somebody looks."""
+"""Runs that are killed or interrupted, and what must hold of their folder at any time."""
 
 import json
 import os
@@ -48,13 +48,13 @@ class Ended:
         return self.code == -signal.SIGKILL
 
 
-class Nursery:
+class ForkServer:
     """Starts processes of the program, one at a time."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
         self._parent = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("nursery.py"))],
+            [sys.executable, str(Path(__file__).with_name("fork_server.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -72,34 +72,34 @@ class Nursery:
         self,
         *arguments: object,
         cwd: Path | None = None,
-        strike: float | Callable[[], bool] | None = None,
-        blow: int = signal.SIGKILL,
+        kill_after: float | Callable[[], bool] | None = None,
+        kill_signal: int = signal.SIGKILL,
         limit: int | None = None,
     ) -> Ended:
-        """Let it run; after ``strike`` seconds its whole group is sent the signal ``blow``.
+        """Let it run; after ``kill_after`` seconds its whole group is sent the signal ``kill_signal``.
 
         Seconds of a processor's time, so that it makes no difference what else the machine does;
-        or as soon as ``strike()`` is true.
+        or as soon as ``kill_after()`` is true.
         """
         out, err = (Path(self._folder.name) / name for name in ("out", "err"))
-        asked = {
-            "argv": [str(one) for one in arguments],
+        request = {
+            "argv": [str(argument) for argument in arguments],
             "out": str(out),
             "err": str(err),
             "limit": limit,
             "cwd": str(cwd or self._folder.name),
         }
-        # Of a process that is struck before it could open it, nothing is read.
+        # Of a process that is killed before it could open it, nothing is read.
         err.write_text("")
-        self._parent.stdin.write(json.dumps(asked) + "\n")
+        self._parent.stdin.write(json.dumps(request) + "\n")
         self._parent.stdin.flush()
         pid = int(self._parent.stdout.readline())
-        if callable(strike):
-            _wait_for(pid, strike)
-        elif strike is not None:
-            _wait(pid, strike)
-        if strike is not None:
-            _send(pid, blow)
+        if callable(kill_after):
+            _wait_for(pid, kill_after)
+        elif kill_after is not None:
+            _wait(pid, kill_after)
+        if kill_after is not None:
+            _send(pid, kill_signal)
         code, seconds = self._parent.stdout.readline().split()
         return Ended(code=int(code), err=err.read_text(), seconds=float(seconds))
 
@@ -126,13 +126,13 @@ def _wait_for(pid: int, holds: Callable[[], bool]) -> None:
             time.sleep(0.002)
 
 
-def _send(pid: int, blow: int) -> None:
+def _send(pid: int, kill_signal: int) -> None:
     try:
-        os.killpg(pid, blow)
+        os.killpg(pid, kill_signal)
     except (ProcessLookupError, PermissionError):
         # It had ended before, or was not yet a group: then the process itself.
         with suppress(ProcessLookupError):
-            os.kill(pid, blow)
+            os.kill(pid, kill_signal)
 
 
 def rows_file(folder: Path) -> Path:
@@ -157,7 +157,7 @@ def rows_file(folder: Path) -> Path:
 def contents(out: Path) -> dict[str, bytes]:
     """All files of the results but the ledger, which has a salt and a clock of its own.
 
-    What a process left that was struck while it put away its tools is no result.
+    What a process left that was killed while it put away its tools is no result.
     """
     return {
         str(path.relative_to(out)): path.read_bytes()
@@ -172,9 +172,9 @@ def leftovers(out: Path) -> list[str]:
     return [str(path) for path in hidden]
 
 
-def looked_at(out: Path) -> dict[str, object]:
+def check_folder(out: Path) -> dict[str, object]:
     """Look into a folder, at any moment: what has its final name is whole, and says what it is."""
-    found = {"json": 0, "parquet": 0, "tables": 0, "begun": is_unfinished(out)}
+    counts = {"json": 0, "parquet": 0, "tables": 0, "begun": is_unfinished(out)}
     for path in sorted(out.rglob("*")) if out.exists() else ():
         if any(part.startswith(".") and part != RUN for part in path.relative_to(out).parts):
             continue
@@ -182,16 +182,16 @@ def looked_at(out: Path) -> dict[str, object]:
             if path.suffix == ".parquet":
                 store = PartStore(folder=path)
                 assert sum(table.num_rows for table in store.tables()) == ROWS, path
-                assert {one.name for one in path.iterdir()} == {
+                assert {entry.name for entry in path.iterdir()} == {
                     "_manifest.json", *(part.name for part in store.parts())
                 }  # fmt: skip
-                found["tables"] += 1
+                counts["tables"] += 1
         elif path.suffix == ".json":
             json.loads(path.read_text())
-            found["json"] += 1
+            counts["json"] += 1
         elif path.suffix == ".parquet":
             assert pq.read_table(path).num_rows > 0
-            found["parquet"] += 1
+            counts["parquet"] += 1
         elif path.suffix == ".html":
             assert path.read_text().rstrip().endswith("</html>")
         elif path.suffix == ".png":
@@ -211,7 +211,7 @@ def looked_at(out: Path) -> dict[str, object]:
             if folder.is_dir() and not (folder / "_manifest.json").exists():
                 with pytest.raises(InvalidInput, match="is not finished"):
                     PartStore(folder=folder).parts()
-    return found
+    return counts
 
 
 # -- commands --------------------------------------------------------------------------------------
@@ -261,9 +261,9 @@ class Undisturbed:
 
 
 class Commands:
-    """The commands that are struck; each is run once, undisturbed."""
+    """The commands that are interrupted; each is run once, undisturbed."""
 
-    def __init__(self, nursery, rows: Path, model: Path, folder: Path) -> None:
+    def __init__(self, server, rows: Path, model: Path, folder: Path) -> None:
         rows_of = (rows, "--target", "y", "--id", "key")
         table = (*rows_of, *OUTPUT_OPTIONS)
         common = (*table, "--engine", "local:2")
@@ -272,7 +272,7 @@ class Commands:
         sweep = ("--epsilons", "0.5,2", "--folds", 0, "--seed", 1)
         # In the folder where a run is begun: the commands share a table, and no ledger.
         kept = ("--ledger", NAME)
-        self._nursery, self._folder = nursery, folder
+        self._server, self._folder = server, folder
         self._commands = {
             "profile": ("profile", *common, *kept, "--seed", 1),
             "profile, no seed": ("profile", *common, *kept),
@@ -292,15 +292,15 @@ class Commands:
         if name not in self._done:
             folder, command = self._folder / name.replace(", ", "-"), self._commands[name]
             folder.mkdir()
-            done = self._nursery.run(*command, "--out", OUT, cwd=folder)
+            done = self._server.run(*command, "--out", OUT, cwd=folder)
             assert done.code == 0, done.err
-            assert not looked_at(folder / OUT)["begun"]
+            assert not check_folder(folder / OUT)["begun"]
             self._done[name] = Undisturbed(command, contents(folder / OUT), done.seconds)
         return self._done[name]
 
 
 def other_bytes(wanted: Undisturbed, folder: Path) -> list[str]:
     """The files that differ from those of the undisturbed run."""
-    found = contents(folder / OUT)
-    every = sorted({*found, *wanted.results})
-    return [name for name in every if found.get(name) != wanted.results.get(name)]
+    current = contents(folder / OUT)
+    every = sorted({*current, *wanted.results})
+    return [name for name in every if current.get(name) != wanted.results.get(name)]
