@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from expost._numerics import ROUNDOFF, cached_rows, gamma, row_norms, solve_small
+from expost._numerics import ROUNDOFF, cached_rows, gamma, row_blocks, row_norms, solve_small
 from expost.glm import Objective
 from expost.losses import Logistic
 from expost.neighbouring.certificate import certified_error, proved
@@ -109,10 +109,11 @@ class OneRow(Neighbourhood):
             step = steps.take(where)
             products = _Products.of(expansion, step.rows, space)
             _solve(expansion, step, products)
-            length = products.length(expansion, step, distance[where])
-            cancelled = products.cancelled(expansion, step, length)
-            if len(cancelled):
-                length[cancelled] = row_norms(shifts.block(start + cancelled))
+            length = distance[where]
+            cancelled = products.length(expansion, step, length)
+            for some in row_blocks(len(cancelled), expansion.columns):
+                chosen = cancelled[some]
+                length[chosen] = row_norms(shifts.block(start + chosen))
             error[where] = _newton_error(expansion, step, products, length)
         near = cls(
             expansion=expansion,
@@ -302,28 +303,26 @@ class _Products:
             along=probes[0], back=probes[1], probed=probes[2:], leverage=forms[0], overlap=forms[1]
         )
 
-    def length(self, expansion: Expansion, step: Step, out: FloatArray) -> FloatArray:
-        """Return ∥δ∥ from ∥a₀∥² + 2s(p·a₀) + s²∥p∥², p = B⁻¹x, written to ``out``."""
+    def length(self, expansion: Expansion, step: Step, out: FloatArray) -> IntArray:
+        """Write ∥δ∥ from ∥a₀∥² + 2s(p·a₀) + s²∥p∥², p = B⁻¹x; return where that cancels too much.
+
+        That is where ∥a₀∥² + s²∥p∥² exceeds 100∥δ∥², or squares underflow. With s∥p∥ ≤ ∥δ∥ + ∥a₀∥
+        it is at most 73∥δ∥² where ∥a₀∥² ≤ 30∥δ∥²: of most blocks the shortest step rules it out.
+        """
+        offset = float(expansion.offset @ expansion.offset)
         square = np.multiply(self.overlap, step.scale, out=out)
         square += self.back
         square *= step.scale
-        square += float(expansion.offset @ expansion.offset)
-        return np.sqrt(np.maximum(square, 0.0, out=out), out=out)
-
-    def cancelled(self, expansion: Expansion, step: Step, length: FloatArray) -> IntArray:
-        """Return where the sum of :meth:`length` cancels too much, or its squares underflow.
-
-        That is where ∥a₀∥² + s²∥p∥² exceeds 100∥δ∥². With s∥p∥ ≤ ∥δ∥ + ∥a₀∥ it is at most
-        73∥δ∥² where ∥a₀∥² ≤ 30∥δ∥², so that most blocks are answered by their shortest step.
-        """
-        offset = float(expansion.offset @ expansion.offset)
-        shortest = float(length.min())
-        if shortest * shortest > max(offset / 30, 1e-250):
-            return np.empty(0, dtype=np.intp)
-        parts = self.overlap * (step.scale * step.scale)
-        parts += offset
-        parts *= 1 / CANCELLATION
-        return np.flatnonzero(~(length * length > np.maximum(parts, 1e-250, out=parts)))
+        square += offset
+        cancelled = np.empty(0, dtype=np.intp)
+        if not square.min() > max(offset / 30, 1e-250):
+            parts = self.overlap * (step.scale * step.scale)
+            parts += offset
+            parts *= 1 / CANCELLATION
+            cancelled = np.flatnonzero(~(square > np.maximum(parts, 1e-250, out=parts)))
+            np.maximum(square, 0.0, out=square)
+        np.sqrt(square, out=out)
+        return cancelled
 
     def residual(
         self,
