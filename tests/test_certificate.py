@@ -437,6 +437,29 @@ def test_dividing_by_the_curvature_is_not_a_bound():
     assert float(bound) > shortcut
 
 
+def test_an_error_of_the_shift_counts_as_a_residual():
+    """E(R + μ′e) ≥ E(R) + e: what a certificate adds to its residual it need not add again."""
+    rng = np.random.default_rng(4)
+    tight = 0
+    for _ in range(2000):
+        floor, extra, spread, residual, error = 10.0 ** rng.uniform(-4, 4, size=5)
+        known = {"floor": floor, "spread": spread, "decay": float(rng.uniform(0, 1))}
+        curvature = floor + extra
+        before = float(point_error(residual, curvature=curvature, **known))
+        after = float(point_error(residual + curvature * error, curvature=curvature, **known))
+        assert after >= (before + error) * (1 - 1e-14)
+        # Power: less of it is too little.
+        less = float(point_error(residual + 0.5 * curvature * error, curvature=curvature, **known))
+        tight += less < before + error
+    assert tight > 200
+
+
+@pytest.mark.parametrize("residual", [0.0, 1.0, np.inf, np.nan])
+def test_nothing_is_proved_without_penalty_and_curvature(residual):
+    bound = float(point_error(residual, floor=0.0, curvature=0.0, spread=1.0, decay=1.0))
+    assert bound == np.inf
+
+
 @pytest.mark.parametrize("residual", [0.0, np.inf, np.nan])
 def test_point_error_of_nothing_and_of_no_number(residual):
     bound = float(point_error(residual, floor=1.0, curvature=2.0, spread=1.0, decay=1.0))

@@ -16,6 +16,7 @@ from expost._numerics import (
     row_blocks,
     row_norms,
     row_products,
+    weighted_gram,
 )
 
 
@@ -160,3 +161,12 @@ def test_bracket_root_finds_a_root_far_from_the_middle():
     below, above = bracket_root(lambda x: np.log(x) + 600, 1e-300, 1e300)
     assert float(below) == pytest.approx(math.exp(-600), rel=1e-12)
     assert below <= above
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(0, 3), (1, 1), (1000, 3), (20_000, 14), (150, 300)])
+def test_weighted_gram_is_the_sum_of_its_rows(rows, columns):
+    rng = np.random.default_rng(rows)
+    X, weights = rng.standard_normal((rows, columns)), rng.random(rows)
+    exact = np.einsum("i,ij,ik->jk", weights.astype(np.longdouble), X, X, optimize=False)
+    size = gamma(rows + 3) * (np.abs(X) * weights[:, None]).T @ np.abs(X)
+    assert np.all(np.abs(weighted_gram(X, weights) - exact) <= size)

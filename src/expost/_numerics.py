@@ -20,6 +20,7 @@ __all__ = [
     "UNDERFLOW",
     "CompensatedSum",
     "bracket_root",
+    "cached_rows",
     "gamma",
     "gauss_legendre",
     "row_blocks",
@@ -27,6 +28,7 @@ __all__ = [
     "row_products",
     "solve_small",
     "spawned_seeds",
+    "weighted_gram",
 ]
 
 ROUNDOFF = 2.0**-53
@@ -36,6 +38,8 @@ UNDERFLOW = 1e-150
 # Rows per block: fixed by the width alone, so that no result depends on the number of workers.
 _BLOCK_ENTRIES = 2**18
 _BLOCK_ROWS = 2**15
+# Entries of a product that is read again at once: 512 KiB.
+_CACHED_ENTRIES = 2**16
 
 
 def gamma(k: float) -> float:
@@ -54,6 +58,29 @@ def row_blocks(rows: int, columns: int) -> Iterator[slice]:
     step = min(_BLOCK_ROWS, max(64, _BLOCK_ENTRIES // max(columns, 1)))
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
+
+
+def cached_rows(columns: int) -> int:
+    """Return the number of rows whose products stay in the cache of one core: 512 KiB, 64 rows."""
+    return min(_BLOCK_ROWS, max(64, _CACHED_ENTRIES // max(columns, 1)))
+
+
+def weighted_gram(rows: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return Σ w x xᵀ for w ≥ 0, by additions that are no more than one for each row.
+
+    As RᵀR of R = √w·x, of which BLAS computes one half; √w and the product with it add three
+    roundings to each term. A few rows at a time, so that R is in the cache when it is read.
+    """
+    count, columns = rows.shape
+    step = cached_rows(columns)
+    roots = np.sqrt(weights)[:, None]
+    space = np.empty((min(step, count), columns), dtype=np.result_type(rows, weights))
+    total = np.zeros((columns, columns))
+    for start in range(0, count, step):
+        part = rows[start : start + step]
+        scaled = np.multiply(part, roots[start : start + step], out=space[: len(part)])
+        total += scaled.T @ scaled
+    return total
 
 
 def row_norms(rows: FloatArray) -> FloatArray:

@@ -16,7 +16,7 @@ from expost.accounting.gaussian import (
     gaussian_scale,
 )
 from expost.errors import ConvergenceError, InvalidInput
-from validated import refuse_nan
+from parameters import refuse_nan
 
 EPSILONS = [1e-6, 1e-3, 0.1, 1.0, 10.0, 300.0]
 DELTAS = [1e-100, 1e-20, 1e-10, 1e-5, 0.1, 0.9]

@@ -13,7 +13,7 @@ from expost.errors import InvalidInput
 from expost.noise import Gaussian, GaussianLaw, LossLaw, NormLaplace, NormLaplaceLaw
 from expost.noise._angle import FoldedAngle
 from expost.noise._bessel import ratio_below
-from validated import refuse_nan
+from parameters import refuse_nan
 
 # DESIGN.md, "The law of a row's loss, exactly": E∣ℓ∣/t, checked there by three routes.
 DESIGN_T = np.array([0.01, 1.0, 3.0, 10.0, 100.0])

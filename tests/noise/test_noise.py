@@ -8,7 +8,7 @@ from scipy.stats import chi, gamma, laplace, multivariate_normal
 
 from expost.errors import InvalidInput
 from expost.noise import Gaussian, NormLaplace
-from validated import refuse_nan
+from parameters import refuse_nan
 
 
 def noises(d):

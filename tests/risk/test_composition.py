@@ -17,7 +17,7 @@ from expost.risk import (
     compare_compositions,
 )
 from expost.risk.dpsgd import gaussian_loss
-from validated import refuse_nan
+from parameters import refuse_nan
 
 PURE = EpsilonDelta(epsilon=0.5)
 SLIP = EpsilonDelta(epsilon=0.3, delta=1e-6)

@@ -23,7 +23,7 @@ from expost.types import FloatArray
 if TYPE_CHECKING:
     from expost.neighbouring.expansion import Expansion
 
-__all__ = ["base_residual_error", "certified_error", "endpoint_error", "point_error"]
+__all__ = ["base_residual_error", "certified_error", "endpoint_error", "point_error", "proved"]
 
 
 def point_error(
@@ -50,14 +50,16 @@ def point_error(
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         left = np.asarray(residual, dtype=np.float64)
-        # Strong convexity alone always holds.
-        plain = left / floor if floor > 0 else np.where(left > 0, np.inf, 0.0)
-        steepness = (np.asarray(curvature) - floor) * np.asarray(decay)
-        steepness = steepness + floor
-        steepness = steepness - spread * left
-        # Where the residual outweighs the curvature, the curvature proves nothing.
-        better = (1 + 1e-12) * left / steepness
-        return np.where(steepness > 0, np.minimum(better, plain), plain)
+        # The quotient is rounded up by way of its denominator.
+        down = 1 - 1e-12
+        steepness = (down * (curvature - floor)) * decay
+        steepness += down * floor
+        steepness = steepness - (down * spread) * left
+        # Where the residual outweighs the curvature, strong convexity alone holds.
+        steepness = np.fmax(steepness, down * floor)
+        if floor > 0:
+            return np.asarray(left / steepness)
+        return np.where(steepness > 0, left / steepness, np.inf)
 
 
 def certified_error(
@@ -108,7 +110,7 @@ def base_residual_error(
     residual of (m₀/m)η.
     """
     eta, ratio = expansion.base.gradient_bound, expansion.curved.rows / expansion.rows_after
-    spread, penalty = expansion.spread, float(np.max(np.abs(expansion.penalty_change)))
+    spread, penalty = expansion.spread, float(np.abs(expansion.penalty_change).max())
 
     def apart() -> FloatArray:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -126,15 +128,21 @@ def base_residual_error(
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         inverse = 1 / np.asarray(lowest)
         # The neighbour's own end moves by at most 3(m₀/m)η/μ' while v ≤ ½.
-        travelled = length + error
-        travelled += (3 * ratio * eta) * inverse + expansion.base_error
-        travelled *= spread
-        scale = 2.72 * 1.65 * eta / expansion.base_lowest
-        together = (1.3 * scale * expansion.loss_curvature) * travelled
-        together += scale * (changed + penalty / expansion.rows_after)
-        together *= inverse
-    near = travelled <= 0.5
-    return together if np.all(near) else np.where(near, together, apart())
+        ends = (3 * ratio * eta) * inverse + expansion.base_error
+        scale = (2.72 * 1.65 * eta / expansion.base_lowest) * inverse
+        rate = (1.3 * expansion.loss_curvature * spread) * scale
+        together = length + error
+        farthest = together.max(initial=0.0) + ends.max()
+        near = None if spread * farthest <= 0.5 else spread * (together + ends) <= 0.5
+        together *= rate
+        together += rate * ends + scale * (changed + penalty / expansion.rows_after)
+    return together if near is None else np.where(near, together, apart())
+
+
+def proved(error: FloatArray) -> FloatArray:
+    """Return the errors, infinite where they are not numbers (0·∞ and the like prove nothing)."""
+    is_number = not np.isnan(error.max(initial=0.0))
+    return error if is_number else np.where(np.isnan(error), np.inf, error)
 
 
 def endpoint_error(expansion: "Expansion", pull_error: FloatArray | float) -> FloatArray | float:

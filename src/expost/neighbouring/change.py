@@ -36,7 +36,6 @@ class EvaluatedRows:
     X: FloatArray
     y: FloatArray
     norms: FloatArray
-    norm_squares: FloatArray
     z: FloatArray
     slope: FloatArray
     curvature: FloatArray
@@ -53,7 +52,6 @@ class EvaluatedRows:
             X=block.X,
             y=block.y,
             norms=block.norms,
-            norm_squares=block.norms * block.norms,
             z=z,
             slope=slope,
             curvature=curvature,
@@ -80,8 +78,14 @@ class EvaluatedRows:
         )
 
     @property
-    def residual(self) -> float:
-        """The largest ∣f′∣ + ∣y∣: f′ of a regression rounds with y."""
+    def norm_squares(self) -> FloatArray:
+        """∥x∥², from above."""
+        return self.norms * self.norms
+
+    def residual(self, loss: Loss) -> float:
+        """Return the largest ∣f′∣ + ∣y∣, with which f′ of a regression rounds; of classes 2."""
+        if loss.is_classification:
+            return 2.0
         return float(np.max(np.abs(self.slope) + np.abs(self.y)))
 
 

@@ -17,10 +17,11 @@ large as the number of changed rows. :mod:`expost.neighbouring.one_row` has one 
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from expost._numerics import ROUNDOFF, gamma
+from expost._numerics import ROUNDOFF, UNDERFLOW, gamma, weighted_gram
 from expost.errors import ConvergenceError
 from expost.glm import Constants, Minimiser, Objective
 from expost.losses import Loss
@@ -30,8 +31,19 @@ from expost.neighbouring.knots import KnotBins, KnotDistances, Knots
 from expost.rows import RowBlock
 from expost.types import FloatArray
 
-__all__ = ["Curvature", "Expansion", "ThirdBound", "curvature_of", "expand"]
+__all__ = [
+    "CANCELLATION",
+    "Curvature",
+    "Expansion",
+    "Linear",
+    "ThirdBound",
+    "ThirdOrderTerms",
+    "curvature_of",
+    "expand",
+]
 
+# A squared length is expanded unless the expansion loses more than this factor.
+CANCELLATION = 100.0
 # Eigenvectors of the long rows that the third-order bound follows one by one.
 _DIRECTIONS = 2
 
@@ -56,13 +68,39 @@ class ThirdBound:
     ratio: float
 
 
+class Linear(NamedTuple):
+    """A bound of the form a∥δ∥ + b∣s∣∥x∥ + c for each step δ = a₀ + s·B⁻¹x."""
+
+    per_length: float
+    per_stretch: float
+    alone: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ThirdOrderTerms:
+    """½(1 + ε)δᵀTδ from above, δ = a₀ + s·B⁻¹x: what is the same for all steps of one row.
+
+        form·s(x·δ + x·a₀) + quadratic∥δ∥² + both∥δ∥∣s∣∥x∥ + stretch∣s∣∥x∥ + alone + Σ(v·δ)²,
+
+    the first two being the energy δᵀLδ times ½(1 + ε)·M·r, the next two its rounding, and
+    ``along`` v·a₀ of the directions v, which are those of :class:`ThirdBound` times √(½(1 + ε)).
+    """
+
+    form: float
+    quadratic: float
+    both: float
+    stretch: float
+    alone: float
+    along: FloatArray
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Curvature:
     """J at the base as a whole: O(d²) numbers from one pass, and all that an expansion needs.
 
     ``second``     Σ f″x xᵀ;  ``weight``  Σ f″∥x∥².
     ``long_rows``  Σ f″(∥x∥ − r)x xᵀ over the few rows that are longer than the common norm r.
-    ``residual``   the largest ∣f′∣ + ∣y∣, because f′ of a regression rounds with y.
+    ``residual``   the largest ∣f′∣ + ∣y∣, because f′ of a regression rounds with y; of classes 2.
     ``knots``      where f″ jumps, for a loss whose f″ does.
     ``terms``      additions that an entry of the sums went through at most: the rows of a block,
                    and the blocks.
@@ -96,34 +134,47 @@ class _CurvatureSums:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _SumCurvature:
-    """A pass that sums the curvature of the rows of each block at ``theta``."""
+    """A pass that sums the curvature of the rows of each block at ``theta``.
+
+    ``evaluated``  all rows at ``theta``, where they are known; None: a block is evaluated here.
+    """
 
     constants: Constants
     theta: FloatArray
     common_norm: float
     is_held: bool
+    evaluated: EvaluatedRows | None = None
 
     def __call__(self, block: RowBlock) -> _CurvatureSums:
         """Return the sums of one block."""
-        rows = EvaluatedRows.of(block, self.theta, self.constants.loss)
+        loss = self.constants.loss
+        if self.evaluated is None:
+            rows = EvaluatedRows.of(block, self.theta, loss)
+        else:
+            rows = self.evaluated.take(slice(block.start, block.start + len(block)))
         knots: KnotDistances | KnotBins | None = None
-        if self.constants.loss.third_ratio is None:
+        if loss.third_ratio is None:
             kind = KnotDistances if self.is_held else KnotBins
             knots = kind.of(self.constants, rows, self.theta)
-        long = rows.take(np.flatnonzero(rows.norms > self.common_norm))
-        excess = long.curvature * (long.norms - self.common_norm)
+        long = np.flatnonzero(rows.norms > self.common_norm)
+        excess = rows.curvature[long] * (rows.norms[long] - self.common_norm)
         return _CurvatureSums(
-            second=(rows.X * rows.curvature[:, None]).T @ rows.X,
+            second=weighted_gram(rows.X, rows.curvature),
             weight=float(rows.curvature @ rows.norm_squares),
-            long_rows=(long.X * excess[:, None]).T @ long.X,
-            residual=rows.residual,
+            long_rows=weighted_gram(rows.X[long], excess),
+            residual=rows.residual(loss),
             knots=knots,
             rows=len(block),
         )
 
 
-def curvature_of(objective: Objective, base: Minimiser) -> Curvature:
-    """Return J at the base as a whole, in one pass over the rows."""
+def curvature_of(
+    objective: Objective, base: Minimiser, evaluated: EvaluatedRows | None = None
+) -> Curvature:
+    """Return J at the base as a whole, in one pass over the rows.
+
+    ``evaluated``: all rows of ``objective`` at the base, where they are known already.
+    """
     d, rows = objective.columns, objective.rows
     second, long_rows = np.zeros((d, d)), np.zeros((d, d))
     weight = residual = 0.0
@@ -134,6 +185,7 @@ def curvature_of(objective: Objective, base: Minimiser) -> Curvature:
         theta=base.theta,
         common_norm=rows.common_norm,
         is_held=rows.is_held,
+        evaluated=evaluated,
     )
     for sums in objective.map(task):
         second += sums.second
@@ -216,7 +268,7 @@ class Expansion:
         """M·X: how fast the curvature can change along a step; 0 where that is not what bounds."""
         return (self.loss.third_ratio or 0.0) * self.largest_norm
 
-    @property
+    @cached_property
     def floor(self) -> float:
         """The least penalty after the change: strong convexity that needs no curvature."""
         return float(np.min(self.penalty_after))
@@ -253,16 +305,51 @@ class Expansion:
     @cached_property
     def probes(self) -> FloatArray:
         """What gives x·a₀, 2B⁻¹x·a₀ and B⁻¹x·v from u = Qᵀx, one a row."""
-        directions = np.zeros((self.columns, 0))
-        if self.third_bound is not None:
-            directions = self.third_bound.directions
         turned = self.rotation.T @ self.offset
-        return np.vstack(
-            [
-                turned,
-                2 * turned / self.eigenvalues,
-                ((self.rotation.T @ directions) / self.eigenvalues[:, None]).T,
-            ]
+        directions = (self.rotation.T @ self._directions) / self.eigenvalues[:, None]
+        return np.vstack([turned, 2 * turned / self.eigenvalues, directions.T])
+
+    @cached_property
+    def _directions(self) -> FloatArray:
+        """(d, k) the directions v of the third-order bound, times √(½(1 + ε))."""
+        if self.third_bound is None:
+            return np.zeros((self.columns, 0))
+        return self.third_bound.directions * math.sqrt(self._half)
+
+    @property
+    def _half(self) -> float:
+        """½(1 + ε): the factor of δᵀTδ, ε the error of f″ and of the sum of its parts."""
+        return 0.5 * (1 + self.curvature_error) * (1 + 64 * ROUNDOFF)
+
+    @cached_property
+    def third_order_terms(self) -> ThirdOrderTerms:
+        """What δᵀTδ is bounded by, for a loss with a third derivative."""
+        third = self.third_bound
+        assert third is not None
+        offset = float(np.linalg.norm(self.offset))
+        pull = float(np.linalg.norm(self.pull))
+        form = self._half * third.common
+        # B·(B⁻¹x) = x and Ba₀ = k/m but for ``loose``, the error of the solves and of sums. With
+        # ∣s∣∥B⁻¹x∥ ≤ ∥δ∥ + ∥a₀∥ and b = ∣s∣∥x∥: s²xᵀB⁻¹x and s²(B⁻¹x)ᵀB(B⁻¹x) are each known to
+        # loose·b(∥δ∥ + ∥a₀∥), 2s·x·a₀ and 2s(B⁻¹x)ᵀBa₀ to loose·2b∥a₀∥, and the rest is for the
+        # products with s.
+        loose = self.solve_error + gamma(2 * self.columns + 16)
+        energy = float(self.pull @ self.offset) + (loose * pull + self.pull_error) * offset
+        # s·B⁻¹x is known to κ(∥δ∥ + ∥a₀∥), for ∣s∣∥x∥ ≤ λ_max(B)(∥δ∥ + ∥a₀∥); so (v·δ)² is off by
+        # at most ∥v∥²κ(1 + κ)(5∥δ∥² + 3∥a₀∥²).
+        largest = self.loss_curvature + float(np.max(self.penalty_after))
+        kappa = loose * largest * self.inverse_norm
+        followed = float(np.sum(self._directions**2)) * kappa * (1 + kappa)
+        return ThirdOrderTerms(
+            form=form,
+            # (The energy is δᵀBδ less that of the penalty, which is rounded down.)
+            quadratic=self._half * third.rest
+            + 5 * followed
+            - form * self.floor * (1 - 8 * ROUNDOFF),
+            both=3 * form * loose,
+            stretch=8 * form * loose * offset,
+            alone=form * energy + 3 * followed * offset * offset,
+            along=self._directions.T @ self.offset,
         )
 
     @cached_property
@@ -287,12 +374,27 @@ class Expansion:
         return self.loss.curvature_bound * self.largest_norm**2 / self.rows_after
 
     @cached_property
-    def linear_rounding(self) -> tuple[float, float]:
-        """(relative, absolute): what rounding leaves of the linear system of one changed row.
+    def shift_rounding(self) -> Linear:
+        """The error of a shift that is formed from its scalars, of its length and inner products.
 
-        The Hessian's error and that of x·δ grow with the step; those of f′, of the predictor, of
-        the scalars and of the pull do not. Each is taken for the row where it is largest: they
-        are far below what the step itself leaves.
+        u = Qᵀx errs by γ√d∥x∥, and a length by at most √CANCELLATION times what its parts do.
+        """
+        dot = gamma(2 * self.columns + 16)
+        wide = 2 * math.sqrt(CANCELLATION * self.columns)
+        tiny = UNDERFLOW * (1 + 1 / self.floor) if self.floor > 0 else UNDERFLOW
+        return Linear(
+            per_length=2 * CANCELLATION * dot,
+            per_stretch=wide * dot * self.inverse_norm,
+            alone=8 * ROUNDOFF * float(np.linalg.norm(self.offset)) + tiny,
+        )
+
+    @cached_property
+    def linear_rounding(self) -> Linear:
+        """What rounding leaves of the linear system of one changed row.
+
+        The Hessian's error and that of x·δ grow with the step, and that of B⁻¹x with ∣s∣∥x∥; those
+        of f′, of the predictor, of the scalars and of the pull do not. Each is taken for the row
+        where it is largest: they are far below what the step itself leaves.
         """
         m = self.rows_after
         offset = float(np.linalg.norm(self.offset))
@@ -308,7 +410,11 @@ class Expansion:
         )
         relative = self.hessian_error + self.changed_curvature * (3 * dot + self.curvature_error)
         absolute = 32 * ROUNDOFF * slope / m
-        return relative, absolute + self.changed_curvature * shaken + self.pull_error
+        return Linear(
+            per_length=relative,
+            per_stretch=16 * ROUNDOFF + self.solve_error,
+            alone=absolute + self.changed_curvature * shaken + self.pull_error,
+        )
 
     @cached_property
     def common_curvature(self) -> float | None:
@@ -337,7 +443,7 @@ def expand(
     ``keep_total_penalty``     a neighbour keeps the total m·p of the sum, not p of the average.
     """
     rows_after = curved.rows - leaving + entering
-    residual = curved.residual if changed is None else changed.residual
+    residual = curved.residual if changed is None else changed.residual(curved.constants.loss)
     longest = 0.0 if changed is None else float(changed.norms.max())
     base, second = curved.base, curved.second
     loss, m, n, d = curved.constants.loss, rows_after, curved.rows, curved.constants.columns

@@ -21,6 +21,7 @@ from expost.errors import InvalidInput, PrecisionWarning
 from expost.glm import Minimiser, Objective, minimise
 from expost.labels import signs, two_classes
 from expost.losses import Kinked, Loss, Squared, make_loss
+from expost.neighbouring.certificate import proved
 from expost.neighbouring.change import Change, ChangedGroup, EvaluatedRows
 from expost.neighbouring.expansion import Expansion, curvature_of, expand
 from expost.neighbouring.knots import energy_norms
@@ -276,7 +277,7 @@ def neighbours_of(
     else:
         steps = _steps(objective, change, parts, goal)
         shifts, distance, error = steps.shifts, steps.distance, steps.error
-    error[np.isnan(error)] = np.inf
+    error = proved(error)
     if warn and goal is not None:
         missed = len(Steps(shifts=shifts, distance=distance, error=error).loose(goal))
         if missed:
@@ -329,7 +330,9 @@ def _expansions(
 
     Each number of rows has its own expansion, since the rows that are left are averaged over.
     """
-    curved = curvature_of(objective, base)
+    # Rows that leave are all rows of the data: they need not be evaluated twice.
+    is_whole = change.entering is None and rows.X is objective.held.X
+    curved = curvature_of(objective, base, rows if is_whole else None)
     for group in change.groups(rows):
         leaving = int(np.count_nonzero(group.signs < 0))
         yield (

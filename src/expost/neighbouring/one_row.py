@@ -5,19 +5,17 @@ array of shifts is never held. :func:`_shift_error` turns what a step leaves of 
 bound on the error of the shift, for this step and for those of :mod:`expost.neighbouring.refine`.
 """
 
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from expost._numerics import ROUNDOFF, UNDERFLOW, gamma, row_blocks, row_norms, solve_small
+from expost._numerics import ROUNDOFF, cached_rows, gamma, row_blocks, row_norms, solve_small
 from expost.glm import Objective
 from expost.losses import Logistic
-from expost.neighbouring.certificate import certified_error
+from expost.neighbouring.certificate import certified_error, proved
 from expost.neighbouring.change import EvaluatedRows
-from expost.neighbouring.expansion import Expansion
+from expost.neighbouring.expansion import CANCELLATION, Expansion, Linear
 from expost.neighbouring.refine import (
     Neighbourhood,
     Refinement,
@@ -31,10 +29,8 @@ from expost.types import FloatArray, IntArray
 
 __all__ = ["OneRow", "pull_error"]
 
-# A squared length is expanded unless the expansion loses more than this factor.
-_CANCELLATION = 100.0
-# Entries of a product that is read again at once: 512 KiB.
-_CACHED_ENTRIES = 2**16
+# Rows whose scalars are worked out together: a dozen vectors of them stay in the core's cache.
+_TOGETHER = 2**14
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,39 +39,42 @@ class Step:
 
     ``sign``   +1 where the row enters, −1 where it leaves.
     ``scale``  s.
-    ``kept``   a lower bound on 1 − ∣w∣·xᵀB⁻¹x of a row that leaves (1 of one that enters): since
-               H' ≽ B − ∣w∣x xᵀ ≽ (1 − ∣w∣xᵀB⁻¹x)·B, that share of B's curvature is kept.
+    ``kept``   a lower bound on 1 − ∣w∣·xᵀB⁻¹x of a row that leaves: since
+               H' ≽ B − ∣w∣x xᵀ ≽ (1 − ∣w∣xᵀB⁻¹x)·B, that share of B's curvature is kept. None
+               where one curvature serves all neighbours, or the row enters.
     """
 
     rows: EvaluatedRows
     sign: int
     scale: FloatArray
-    kept: FloatArray
+    kept: FloatArray | None
 
     @cached_property
     def stretch(self) -> FloatArray:
         """∣s∣∥x∥."""
         return np.abs(self.scale) * self.rows.norms
 
-    def take(self, index: IntArray) -> "Step":
-        """Return the steps to some of the neighbours."""
+    def take(self, index: slice | IntArray) -> "Step":
+        """Return the steps to some of the neighbours; of a slice, views."""
         return Step(
             rows=self.rows.take(index),
             sign=self.sign,
             scale=self.scale[index],
-            kept=self.kept[index],
+            kept=None if self.kept is None else self.kept[index],
         )
 
     def curvature(self, expansion: Expansion) -> FloatArray | float:
         """Return a lower bound on each neighbour's least Hessian eigenvalue at Â."""
         if expansion.common_curvature is not None:
             return expansion.common_curvature
-        removed: FloatArray | float = 0.0
+        least: FloatArray | float = expansion.lowest
         if self.sign < 0:
             weight = (1 + expansion.curvature_error) / expansion.rows_after
-            removed = weight * self.rows.curvature * self.rows.norm_squares
-        shared = self.kept * (expansion.lowest + expansion.slack) - expansion.slack
-        return np.maximum(expansion.floor, np.maximum(expansion.lowest - removed, shared))
+            least = least - weight * self.rows.curvature * self.rows.norm_squares
+        if self.kept is not None:
+            shared = self.kept * (expansion.lowest + expansion.slack) - expansion.slack
+            least = np.maximum(least, shared)
+        return np.maximum(expansion.floor, least)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,31 +93,35 @@ class OneRow(Neighbourhood):
         refinement: Refinement | None = None,
     ) -> tuple["OneRow", Steps]:
         """Take one Newton step to the neighbour of each of ``rows``."""
-        count, d = len(rows), expansion.columns
-        scale, kept, distance, error = np.empty((4, count))
-        shifts = Shifts(constant=expansion.offset, scale=scale, X=rows.X, matrix=expansion.inverse)
-        # One for the changed rows, and one for their squares.
-        space = np.empty((2, d, max(64, _CACHED_ENTRIES // d)))
+        count = len(rows)
+        scale, distance, error = np.empty((3, count))
         sign = 1 if expansion.entering else -1
-        for where in row_blocks(count, d):
-            part = rows.take(where)
-            products = _Products.of(expansion, part, space)
-            step = _solve(expansion, part, sign, products)
-            scale[where], kept[where] = step.scale, step.kept
-            length, cancelled = products.length(expansion, step)
-            if np.any(cancelled):
-                length[cancelled] = row_norms(shifts.block(where)[cancelled])
-            distance[where] = length
+        kept = None
+        if sign < 0 and expansion.common_curvature is None:
+            kept = np.empty(count)
+        shifts = Shifts(constant=expansion.offset, scale=scale, X=rows.X, matrix=expansion.inverse)
+        steps = Step(rows=rows, sign=sign, scale=scale, kept=kept)
+        few = min(cached_rows(expansion.columns), _TOGETHER)
+        space = np.empty((expansion.columns, few))
+        together = _TOGETHER // few * few
+        for start in range(0, count, together):
+            where = slice(start, min(start + together, count))
+            step = steps.take(where)
+            products = _Products.of(expansion, step.rows, space)
+            _solve(expansion, step, products)
+            length = distance[where]
+            cancelled = products.length(expansion, step, length)
+            for some in row_blocks(len(cancelled), expansion.columns):
+                chosen = cancelled[some]
+                length[chosen] = row_norms(shifts.block(start + chosen))
             error[where] = _newton_error(expansion, step, products, length)
-        # 0·∞ and the like: what is not a number proves nothing.
-        error[np.isnan(error)] = np.inf
         near = cls(
             expansion=expansion,
-            step=Step(rows=rows, sign=sign, scale=scale, kept=kept),
+            step=steps,
             refinement=refinement or Refinement(),
             objective=objective,
         )
-        return near, Steps(shifts=shifts, distance=distance, error=error)
+        return near, Steps(shifts=shifts, distance=distance, error=proved(error))
 
     @property
     def width(self) -> int:
@@ -288,85 +291,94 @@ class _Products:
         x·B⁻¹x = Σ u²/λ and ∥B⁻¹x∥² = Σ u²/λ². It goes through ``space``, a few rows at a time, so
         that what the product writes is still in the core's cache when it is read.
         """
-        count, few = len(rows), space.shape[2]
+        count, few = len(rows), space.shape[1]
         probes, forms = np.empty((len(expansion.probes), count)), np.empty((2, count))
         for start in range(0, count, few):
             part = slice(start, min(start + few, count))
             within = slice(0, part.stop - start)
-            turned = np.matmul(expansion.rotation.T, rows.X[part].T, out=space[0][:, within])
+            turned = np.matmul(expansion.rotation.T, rows.X[part].T, out=space[:, within])
             np.matmul(expansion.probes, turned, out=probes[:, part])
-            square = np.multiply(turned, turned, out=space[1][:, within])
-            np.matmul(expansion.forms, square, out=forms[:, part])
+            np.matmul(expansion.forms, np.square(turned, out=turned), out=forms[:, part])
         return cls(
             along=probes[0], back=probes[1], probed=probes[2:], leverage=forms[0], overlap=forms[1]
         )
 
-    def length(self, expansion: Expansion, step: Step) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Return ∥δ∥ from ∥a₀∥² + 2s(p·a₀) + s²∥p∥², and where that sum cancels too much."""
-        offset = float(expansion.offset @ expansion.offset)
-        parts = self.overlap * (step.scale * step.scale)
-        square = self.back * step.scale
-        square += parts
-        square += offset
-        parts += offset
-        parts *= 1 / _CANCELLATION
-        # Squares that underflow count as cancelled.
-        cancelled = ~(square > np.maximum(parts, 1e-250, out=parts))
-        return np.sqrt(np.maximum(square, 0.0, out=square)), cancelled
+    def length(self, expansion: Expansion, step: Step, out: FloatArray) -> IntArray:
+        """Write ∥δ∥ from ∥a₀∥² + 2s(p·a₀) + s²∥p∥², p = B⁻¹x; return where that cancels too much.
 
-    def third_order(self, expansion: Expansion, step: Step, length: FloatArray) -> FloatArray:
-        """Return an upper bound on δᵀTδ, by the third-order bound of the expansion."""
-        third = expansion.third_bound
-        assert third is not None
-        offset = float(np.linalg.norm(expansion.offset))
-        pull = float(np.linalg.norm(expansion.pull))
-        square = length * length
-        # Bp = x and Ba₀ = k/m but for the error of the solves; sums round.
-        loose = expansion.solve_error + gamma(2 * expansion.columns + 16)
-        energy = self.along * step.scale
-        energy *= 2
-        energy += (1 + loose) * (self.leverage * (step.scale * step.scale))
-        energy -= expansion.floor * square
-        slack = loose * length
-        slack += 4 * loose * offset
-        slack *= step.stretch
-        energy += slack
-        energy += (
-            float(expansion.pull @ expansion.offset)
-            + (loose * pull + expansion.pull_error) * offset
-        )
-        # s·B⁻¹x is known to κ(∥δ∥ + ∥a₀∥), for ∣s∣∥x∥ ≤ λ_max(B)(∥δ∥ + ∥a₀∥); so (v·δ)² is off by
-        # at most ∥v∥²κ(1 + κ)(5∥δ∥² + 3∥a₀∥²).
-        largest = expansion.loss_curvature + float(np.max(expansion.penalty_after))
-        kappa = loose * largest * expansion.inverse_norm
-        followed = float(np.sum(third.directions**2)) * kappa * (1 + kappa)
-        bound = np.maximum(energy, 0.0, out=energy)
-        bound *= third.common
-        square *= third.rest + 5 * followed
-        bound += square
-        bound += 3 * followed * offset * offset
-        along = self.probed * step.scale
-        along += (third.directions.T @ expansion.offset)[:, None]
-        bound += np.einsum("ij,ij->j", along, along)
+        That is where ∥a₀∥² + s²∥p∥² exceeds 100∥δ∥², or squares underflow. With s∥p∥ ≤ ∥δ∥ + ∥a₀∥
+        it is at most 73∥δ∥² where ∥a₀∥² ≤ 30∥δ∥²: of most blocks the shortest step rules it out.
+        """
+        offset = float(expansion.offset @ expansion.offset)
+        square = np.multiply(self.overlap, step.scale, out=out)
+        square += self.back
+        square *= step.scale
+        square += offset
+        cancelled = np.empty(0, dtype=np.intp)
+        if not square.min() > max(offset / 30, 1e-250):
+            parts = self.overlap * (step.scale * step.scale)
+            parts += offset
+            parts *= 1 / CANCELLATION
+            cancelled = np.flatnonzero(~(square > np.maximum(parts, 1e-250, out=parts)))
+            np.maximum(square, 0.0, out=square)
+        np.sqrt(square, out=out)
+        return cancelled
+
+    def residual(
+        self,
+        expansion: Expansion,
+        step: Step,
+        length: FloatArray,
+        lowest: FloatArray | float,
+    ) -> FloatArray:
+        """Return an upper bound on ½(1 + ε)δᵀTδ, and what rounding adds to the residual."""
+        terms, scale = expansion.third_order_terms, step.scale
+        per_length, per_stretch, alone = _rounding(expansion, lowest)
+        reach = self.leverage * scale
+        reach += self.along
+        bound = reach + self.along
+        bound *= scale
+        bound *= terms.form
+        part = terms.quadratic * length
+        part += per_length
+        part *= length
+        bound += part
+        np.multiply(length, terms.both, out=part)
+        part += terms.stretch + per_stretch
+        part *= step.stretch
+        bound += part
+        bound += terms.alone + alone
+        for probed, along in zip(self.probed, terms.along, strict=True):
+            np.multiply(probed, scale, out=part)
+            part += along
+            part *= part
+            bound += part
         if step.sign > 0:
-            reach = self.along + self.leverage * step.scale
-            weight = third.ratio / expansion.rows_after
+            assert expansion.third_bound is not None
+            weight = expansion.third_bound.ratio / expansion.rows_after
+            weight *= 0.5 * (1 + expansion.curvature_error)
             bound += weight * (step.rows.curvature * step.rows.norms * reach * reach)
         return bound
 
 
-def _solve(expansion: Expansion, rows: EvaluatedRows, sign: int, products: _Products) -> Step:
-    """Return the scalar s of each changed row, s + w(x·δ) = −sign·f′/m, and what is kept."""
-    m = expansion.rows_after
-    weight = rows.curvature * (sign / m)
-    pull = rows.slope * (sign / m) + weight * products.along
-    kept = np.ones(len(rows))
-    if sign < 0 and expansion.common_curvature is None:
-        rounding = expansion.leverage_error * rows.norm_squares
-        heavier = weight * (1 + expansion.curvature_error)
-        kept = np.maximum(1 + heavier * (products.leverage + rounding), 0.0)
-    scale = -pull / (1 + weight * products.leverage)
-    return Step(rows=rows, sign=sign, scale=scale, kept=kept)
+def _solve(expansion: Expansion, step: Step, products: _Products) -> None:
+    """Write the scalar s of each changed row, s + w(x·δ) = −sign·f′/m, and what is kept.
+
+    Times m: s = −sign·(f′ + f″(x·a₀))/(m + sign·f″(x·B⁻¹x)).
+    """
+    rows, m = step.rows, expansion.rows_after
+    pull = rows.curvature * products.along
+    pull += rows.slope
+    system = rows.curvature * products.leverage
+    if step.sign < 0:
+        np.subtract(m, system, out=system)
+    else:
+        np.subtract(-m, system, out=system)
+    np.divide(pull, system, out=step.scale)
+    if step.kept is not None:
+        heaviest = products.leverage + expansion.leverage_error * rows.norm_squares
+        heaviest *= rows.curvature * ((1 + expansion.curvature_error) / m)
+        np.maximum(1 - heaviest, 0.0, out=step.kept)
 
 
 def _newton_error(
@@ -374,18 +386,38 @@ def _newton_error(
 ) -> FloatArray:
     """Return the certificate of one Newton step."""
     with np.errstate(over="ignore", invalid="ignore"):
-        growth = np.exp(expansion.spread * length)
         if expansion.third_bound is not None:
-            remainder = products.third_order(expansion, step, length)
-            remainder *= (0.5 * (1 + expansion.curvature_error)) * growth
-        elif expansion.knots is not None:
+            growth = np.exp(expansion.spread * length)
+            lowest = step.curvature(expansion)
+            residual = products.residual(expansion, step, length, lowest)
+            # (What rounding leaves does not grow along the step, but may be taken to.)
+            residual *= growth
+            return certified_error(expansion, residual, length, lowest, 1 / growth)
+        remainder = np.zeros(len(length))
+        if expansion.knots is not None:
             remainder = expansion.knots.remainder(length)
             if step.sign > 0:
                 steepest = expansion.loss.curvature_bound / expansion.rows_after
                 remainder += steepest * step.rows.norms**2 * length
-        else:
-            remainder = np.zeros(len(length))
-    return _shift_error(expansion, step, length, remainder, 1 / growth)
+    return _shift_error(expansion, step, length, remainder, np.ones(len(length)))
+
+
+def _rounding(
+    expansion: Expansion, lowest: FloatArray | float, *, measured: bool = False
+) -> tuple[FloatArray | float, FloatArray | float, FloatArray | float]:
+    """Return what rounding adds to a residual: a, b, c of a∥δ∥ + b∣s∣∥x∥ + c.
+
+    An error e of the shift itself counts as a residual of ``lowest``·e, because no bound on an
+    error divides its residual by more than ``lowest`` (:func:`point_error`).
+    """
+    formed, solved = expansion.shift_rounding, expansion.linear_rounding
+    if measured:
+        solved = Linear(0.0, 0.0, 0.0)
+    return (
+        solved.per_length + lowest * formed.per_length,
+        solved.per_stretch + lowest * formed.per_stretch,
+        solved.alone + lowest * formed.alone,
+    )
 
 
 def _shift_error(
@@ -404,22 +436,11 @@ def _shift_error(
     a bound leaves after exact linear algebra. ``decay`` is e^(−τ). ``lowest``: the neighbour's
     least curvature where the step ends, if it was measured there; else it is inferred from Â.
     """
-    dot, offset = gamma(2 * expansion.columns + 16), float(np.linalg.norm(expansion.offset))
-    residual = remainder
-    if not measured:
-        relative, absolute = expansion.linear_rounding
-        residual = relative * length
-        residual += (16 * ROUNDOFF + expansion.solve_error) * step.stretch
-        residual += absolute
-        residual += remainder
     if lowest is None:
         lowest = step.curvature(expansion)
-    error = certified_error(expansion, residual, length, lowest, decay)
-    # Forming a shift, its length and inner products with it by way of B⁻¹b round too.
-    tiny = UNDERFLOW * (1 + 1 / expansion.floor) if expansion.floor > 0 else UNDERFLOW
-    error += (2 * _CANCELLATION * gamma(2 * expansion.columns + 16)) * length
-    # (u = Qᵀx errs by γ√d∥x∥, and a length by at most √_CANCELLATION times what its parts do).
-    wide = 2 * math.sqrt(_CANCELLATION * expansion.columns)
-    error += (wide * dot * expansion.inverse_norm) * step.stretch
-    error += 8 * ROUNDOFF * offset + tiny
-    return error
+    per_length, per_stretch, alone = _rounding(expansion, lowest, measured=measured)
+    residual = per_length * length
+    residual += per_stretch * step.stretch
+    residual += alone
+    residual += remainder
+    return certified_error(expansion, residual, length, lowest, decay)

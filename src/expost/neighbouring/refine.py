@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from expost._numerics import gamma, row_blocks, row_norms, solve_small
 from expost.glm import Objective
 from expost.losses import Kinked, Logistic
-from expost.neighbouring.certificate import endpoint_error
+from expost.neighbouring.certificate import endpoint_error, proved
 from expost.neighbouring.expansion import Expansion
 from expost.neighbouring.knots import KinkRows
 from expost.neighbouring.shifts import Shifts, Steps
@@ -238,13 +238,13 @@ def within_sphere(near: Neighbourhood, steps: Steps) -> FloatArray:
     Strong convexity alone gives ∥A' − A∥ ≤ ∥F̃(Â)∥/Λ, so that a shift of length ∥δ∥ errs by at most
     ∥δ∥ + ∥F̃(Â)∥/Λ.
     """
-    # What is not a number proves nothing.
-    distance, error = steps.distance, np.where(np.isnan(steps.error), np.inf, steps.error)
+    distance, error = steps.distance, proved(steps.error)
     poor = np.flatnonzero(error > distance)
     floor = near.expansion.floor
     if len(poor) and floor > 0:
         pull, uncertain = near.pull_bound(poor)
         reach = distance[poor] + pull * (1 + 1e-9) / floor
+        error = error.copy()
         error[poor] = np.fmin(error[poor], reach + endpoint_error(near.expansion, uncertain))
     return error
 
@@ -281,7 +281,7 @@ def _third_order(near: Neighbourhood, tensor: FloatArray, index: IntArray, best:
         steepest = float(np.linalg.norm(expansion.hessian)) + block.weight
         remainder += gamma(4 * d + changed) * steepest * np.linalg.norm(second, axis=1)
         bound = block.shift_error(length, remainder, np.exp(-travelled))
-        _keep_better(best, chosen, both, np.where(np.isnan(bound), np.inf, bound))
+        _keep_better(best, chosen, both, proved(bound))
 
 
 def increments(
@@ -353,7 +353,7 @@ def _certify(
         if kinks is not None:
             known = kinks.curvature_lower_bound(expansion, shift, bound)
             bound = block.shift_error(length, residual, decay, measured=True, lowest=known)
-    return np.where(np.isnan(bound), np.inf, bound)
+    return proved(bound)
 
 
 def _together(near: Neighbourhood, index: IntArray) -> list[IntArray]:

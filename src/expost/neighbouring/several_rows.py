@@ -26,7 +26,7 @@ from expost._numerics import (
 )
 from expost.glm import Objective
 from expost.losses import Logistic
-from expost.neighbouring.certificate import certified_error
+from expost.neighbouring.certificate import certified_error, proved
 from expost.neighbouring.change import ChangedGroup, persons_at_once
 from expost.neighbouring.changed_hessian import (
     FewRows,
@@ -77,9 +77,7 @@ class SeveralRows(Neighbourhood):
             some = slice(start, start + step)
             block = replace(near, changed=changed.take(some), left=left[some])
             distance[some], error[some] = block._newton(shift[some])
-        # What is not a number proves nothing.
-        error[np.isnan(error)] = np.inf
-        return near, Steps(shifts=Shifts.dense(shift), distance=distance, error=error)
+        return near, Steps(shifts=Shifts.dense(shift), distance=distance, error=proved(error))
 
     def _newton(self, step: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Write the Newton steps to ``step`` and what the solves leave to ``left``.

@@ -33,8 +33,8 @@ class Shifts:
         """(neighbours, coordinates)."""
         return len(self.scale), len(self.constant)
 
-    def block(self, where: slice) -> FloatArray:
-        """Return the shifts of a block of neighbours."""
+    def block(self, where: slice | IntArray) -> FloatArray:
+        """Return the shifts of some neighbours."""
         total = np.tile(self.constant, (len(self.scale[where]), 1))
         part = self.X[where] if self.matrix is None else self.X[where] @ self.matrix
         total += self.scale[where, None] * part
