@@ -357,6 +357,7 @@ class TableRequest(BlocksRequest):
 class ProfileRequest(TableRequest):
     """Options of ``expost profile``.
 
+    ``top``                  the rows to refine, of a model without noise; None: 100.
     ``person_column``        identifies the person of each row; persons are profiled, not rows.
     ``max_rows_per_person``  the number of rows of a person that ε and δ are calibrated to.
     ``cap_rows``             whether rows beyond that number are left out; else they are refused.
@@ -377,6 +378,15 @@ class ProfileRequest(TableRequest):
     model: Annotated[
         Path | None,
         Option("Profile this model.json; no model is drawn.", MODEL, metavar="FILE"),
+    ] = None
+    top: Annotated[
+        int | None,
+        Option(
+            "Rows with the largest shift to refine, of a model without noise.",
+            MODEL,
+            metavar="NUMBER",
+            default="100",
+        ),
     ] = None
     person_column: Annotated[
         str | None,

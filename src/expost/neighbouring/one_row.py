@@ -29,7 +29,7 @@ from expost.neighbouring.refine import (
 from expost.neighbouring.shifts import Shifts, Steps
 from expost.types import FloatArray, IntArray
 
-__all__ = ["OneRow", "pull_error"]
+__all__ = ["OneRow", "forming_error", "pull_error"]
 
 # A squared length is expanded unless the expansion loses more than this factor.
 _CANCELLATION = 100.0
@@ -404,7 +404,6 @@ def _shift_error(
     a bound leaves after exact linear algebra. ``decay`` is e^(−τ). ``lowest``: the neighbour's
     least curvature where the step ends, if it was measured there; else it is inferred from Â.
     """
-    dot, offset = gamma(2 * expansion.columns + 16), float(np.linalg.norm(expansion.offset))
     residual = remainder
     if not measured:
         relative, absolute = expansion.linear_rounding
@@ -415,9 +414,15 @@ def _shift_error(
     if lowest is None:
         lowest = step.curvature(expansion)
     error = certified_error(expansion, residual, length, lowest, decay)
-    # Forming a shift, its length and inner products with it by way of B⁻¹b round too.
+    error += forming_error(expansion, step, length)
+    return error
+
+
+def forming_error(expansion: Expansion, step: Step, length: FloatArray) -> FloatArray:
+    """Bound the rounding of forming shifts, their lengths and inner products by way of B⁻¹b."""
+    dot, offset = gamma(2 * expansion.columns + 16), float(np.linalg.norm(expansion.offset))
     tiny = UNDERFLOW * (1 + 1 / expansion.floor) if expansion.floor > 0 else UNDERFLOW
-    error += (2 * _CANCELLATION * gamma(2 * expansion.columns + 16)) * length
+    error = (2 * _CANCELLATION * dot) * length
     # (u = Qᵀx errs by γ√d∥x∥, and a length by at most √_CANCELLATION times what its parts do).
     wide = 2 * math.sqrt(_CANCELLATION * expansion.columns)
     error += (wide * dot * expansion.inverse_norm) * step.stretch
