@@ -12,7 +12,6 @@ profile  the same with ranks, in a folder that appears atomically.
 An existing model is copied only after its rows were checked.
 """
 
-import math
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -106,9 +105,8 @@ def run_opened(
 ) -> Outcome:
     """Run the job of an open table; ``given`` is the model to profile, None to draw one."""
     table, encoding = opened
-    # Before a model is drawn, which cannot be taken back.
-    noisy = job.epsilon < math.inf if given is None else given.mechanism.is_private
-    checked_top(job.top, noisy=noisy)
+    if given is not None:
+        checked_top(job.top, noisy=given.mechanism.is_private)
     blocks = is_streamed(job.streaming, job.out, table.rows, len(encoding.feature_names))
     if blocks and job.person_column is not None:
         raise InvalidInput(

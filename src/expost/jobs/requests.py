@@ -364,7 +364,7 @@ class ProfileRequest(TableRequest):
     ``ledger``               lists the release, or the model; None: the one next to the table.
     """
 
-    epsilon: Annotated[float, Option("ε of the release; inf: no noise.", MODEL)] = 1.0
+    epsilon: Annotated[float, Option("ε; inf: no noise.", MODEL)] = 1.0
     private_encoding: Annotated[
         float | None,
         Option(
@@ -382,7 +382,7 @@ class ProfileRequest(TableRequest):
     top: Annotated[
         int | None,
         Option(
-            "Rows with the largest shift to refine, of a model without noise.",
+            "Rows to refine if ε = ∞.",
             MODEL,
             metavar="NUMBER",
             default="100",
