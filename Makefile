@@ -152,6 +152,7 @@ bench-speed: .venv/.dev
 
 bench: .venv-torch/.ready
 	$(BIN)/python bench/neighbours.py
+	$(BIN)/python bench/noiseless.py
 	$(BIN)/python bench/epsilon.py
 	$(BIN)/python bench/objective.py
 	$(BIN)/python bench/audit.py

@@ -267,6 +267,7 @@ NONSENSE = {
         "model": "none.json",
         "person_column": "nobody",
         "max_rows_per_person": "0 --person city",
+        "top": "-1 --epsilon inf",
         "ledger": "no/x.json",
     },
     "epsilon": TABLE_OPTIONS
@@ -406,6 +407,7 @@ def test_every_option_reaches_its_check(program, released, tmp_path, monkeypatch
 BEFORE_READING = (
     *("epsilon", "mechanism", "noise", "delta", "loss", "regularization", "margin", "seed"),
     *("data_norm", "label_range", "classes", "memory", "max_rows_per_person", "ledger", "out"),
+    "top",
 )
 
 

@@ -90,6 +90,9 @@ EXPLAINED: dict[str, str] = {
     r":epsilon:(rows$|table\.(row|id|distance))": (
         "one epsilon.json: the number of rows, and every column of rows in memory"
     ),
+    r"^memory/[a-z-]+/remove/output/.*/epsilon=inf:(distance|error)$": (
+        "without noise the rows with the largest shifts are refined to 1e-6, the others not at all"
+    ),
     r"^blocks/.*/300x12/": "the constant feature is one more column of at most seven",
     r":comparison:rows$": "one comparison.json: the number of rows",
     r":(comparison:table\.|comparison-table:|stdout:.*)epsilon_(gradient|hessian)(\[\])?$": (

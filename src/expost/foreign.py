@@ -6,7 +6,7 @@ column. The total penalty stays the same when a row is removed, because a refit 
 alpha.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,21 +20,90 @@ from sklearn.linear_model import (
 from sklearn.utils.validation import check_is_fitted
 
 from expost import _checks
-from expost.errors import InvalidInput
-from expost.glm import Objective
+from expost._numerics import gamma
+from expost.errors import InvalidInput, WrongRows
+from expost.glm import Minimiser, Objective, gradient_at
 from expost.labels import signs
 from expost.losses import Logistic, Loss, Squared
+from expost.numbers import upper_text
+from expost.rows import RowBlock
 from expost.types import FloatArray
 
 __all__ = ["ForeignModel", "read_foreign"]
 
+# A model this close to the minimiser, relative to its norm, is that of these rows.
+_NEAR = 0.05
+# A model this close is the minimiser for every purpose here.
+_CONVERGED = 1e-6
+# Past this tolerance the gradient does not tell these rows from others.
+_LARGEST_TOLERANCE = 1e-3
+# The solvers that stop where no ∣∂J/∂θⱼ∣ is larger than tol, J being the averaged form.
+_BY_GRADIENT = ("lbfgs", "newton-cg", "newton-cholesky")
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ForeignModel:
-    """A fitted model's θ and the objective on these rows that it minimises."""
+    """A fitted model's θ and the objective on these rows that it minimises.
+
+    ``signs``      whether the sign of a prediction is the class, for any loss.
+    ``tolerance``  the largest ∣∂J/∂θⱼ∣ at which its solver stops; 0 if it stops by another rule.
+    """
 
     theta: FloatArray
     problem: Objective
+    signs: bool = False
+    tolerance: float = 0.0
+
+    def distance(self, base: Minimiser, base_error: float) -> float:
+        """Return a certified bound on ∥θ − A(D)∥; A(D) is within ``base_error`` of ``base``."""
+        apart = float(np.linalg.norm(self.theta - base.theta))
+        return apart * (1 + 1e-12) + base_error
+
+    def check_converged(self, base: Minimiser, base_error: float) -> None:
+        """Refuse rows of which θ is not the minimiser.
+
+        A model that stopped early by the tolerance of its own solver is taken: another data set
+        does not have such a gradient at θ.
+        """
+        distance, length = self.distance(base, base_error), float(np.linalg.norm(base.theta))
+        if distance <= _NEAR * (1 + length) or self._has_stopped():
+            return
+        raise WrongRows(
+            f"X, y: the model does not minimise its objective on these rows: it is"
+            f" {upper_text(distance, 3)} from the minimiser, whose norm is {length:.3g}. Pass the"
+            " rows that it was fitted on, or let it converge (a smaller tol, a larger max_iter)."
+        )
+
+    def _has_stopped(self) -> bool:
+        """Return whether the gradient at θ is one at which the solver stops."""
+        gradient = gradient_at(self.problem, self.theta)
+        return bool(np.max(np.abs(gradient)) <= min(self.tolerance, _LARGEST_TOLERANCE))
+
+    def early(self, base: Minimiser, base_error: float) -> tuple[str, ...]:
+        """Return a notice if the solver of the model stopped visibly before the minimiser."""
+        distance = self.distance(base, base_error)
+        if distance <= _CONVERGED * (1 + float(np.linalg.norm(base.theta))):
+            return ()
+        predictors = self.problem.map(_Apart(shift=self.theta - base.theta))
+        # (x·(θ − A) of each row, with the rounding of the product and the error of A.)
+        longest = self.problem.rows.longest
+        slack = (base_error + gamma(len(base.theta) + 2) * distance) * longest
+        return (
+            f"The solver stopped early: the model is within {upper_text(distance, 3)} of the"
+            f" minimiser, and its linear predictors within {upper_text(max(predictors) + slack, 3)}"
+            " of those of the minimiser. Shifts and predictions are those of the minimiser; a"
+            " smaller tol gives a model that is closer to it.",
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Apart:
+    """The largest ∣x·shift∣ of the rows of a block."""
+
+    shift: FloatArray
+
+    def __call__(self, block: RowBlock) -> float:
+        return float(np.max(np.abs(block.X @ self.shift)))
 
 
 def read_foreign(model: Any, X: Any, y: Any) -> ForeignModel | None:
@@ -64,7 +133,7 @@ def read_foreign(model: Any, X: Any, y: Any) -> ForeignModel | None:
     if isinstance(model, LogisticRegression):
         return _logistic(model, X, y)
     if isinstance(model, RidgeClassifier):
-        return _ridge(model, X, signs(y, _fitted_classes(model)))
+        return replace(_ridge(model, X, signs(y, _fitted_classes(model))), signs=True)
     if isinstance(model, Ridge):
         return _ridge(model, X, _checks.vector(y))
     return None
@@ -83,7 +152,9 @@ def _logistic(model: LogisticRegression, X: Any, y: Any) -> ForeignModel:
         raise InvalidInput(
             "solver='liblinear': it penalises its intercept; refit with solver='lbfgs'."
         )
-    return _model(model, X, signs(y, classes), Logistic(), 1 / model.C, model.coef_[0])
+    tolerance = float(model.tol) if model.solver in _BY_GRADIENT else 0.0
+    foreign = _model(model, X, signs(y, classes), Logistic(), 1 / model.C, model.coef_[0])
+    return replace(foreign, tolerance=tolerance)
 
 
 def _ridge(model: Any, X: Any, target: FloatArray) -> ForeignModel:

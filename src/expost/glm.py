@@ -29,6 +29,7 @@ __all__ = [
     "Constants",
     "Minimiser",
     "Objective",
+    "gradient_at",
     "minimise",
     "predictors",
     "two_classes_only",
@@ -399,6 +400,11 @@ def _evaluate(objective: Objective, theta: FloatArray, *, hessian: bool = True) 
         rounding=1.01 * rounding / n + 8 * ROUNDOFF * (float(np.linalg.norm(mean)) + length),
         hessian=None if curved is None else curved / n + np.diag(penalty),
     )
+
+
+def gradient_at(objective: Objective, theta: FloatArray) -> FloatArray:
+    """Return ∇J at ``theta``, by one pass over the rows."""
+    return _evaluate(objective, theta, hessian=False).gradient
 
 
 def _with_hessian(objective: Objective, theta: FloatArray, state: _Pass) -> _Pass:

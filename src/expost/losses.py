@@ -376,7 +376,9 @@ class Logistic(_Scalar):
         """
         near = np.clip(step, -1.0, 1.0)
         up, down = self._sides(z, y)
-        product = up * down * np.expm1(near) / (down + up * np.exp(near))
+        product: Array = up * down * np.expm1(near) / (down + up * np.exp(near))
+        if np.all(np.abs(step) < 1):
+            return product
         above, below = self._sides(z + step, y)
         far = np.where(self._shifted(z, y) + step / 2 < 0, above - up, down - below)
         return np.where(np.abs(step) < 1, product, far)

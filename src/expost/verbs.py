@@ -68,6 +68,7 @@ def profile(
     mechanism: Mechanism | Sequence[Mechanism | None] | None = None,
     persons: Any = None,
     ids: Sequence[Any] | str | None = None,
+    top: int | None = None,
     out: str | Path | None = None,
     engine: Any = None,
     memory: int | None = None,
@@ -83,10 +84,11 @@ def profile(
         A fitted expost estimator, alone or last in a Pipeline (``notices`` names steps that were
         fitted to the data, which no guarantee covers), a released model or the path of its
         model.json, a fitted scikit-learn LogisticRegression, RidgeClassifier or Ridge (no noise:
-        distances only), or θ itself with its ``mechanism`` (rows then lie in the unit ball as they
-        are, and labels are −1 and +1, or count the classes from 0 where there are more than two). A
-        list of these: independent releases of the same rows, whose losses add (``mechanism`` is
-        then a list, too). Of a table: a released model that was made from a table, or its path.
+        certified shifts and leave-one-out predictions), or θ itself with its ``mechanism`` (rows
+        then lie in the unit ball as they are, and labels are −1 and +1, or count the classes from 0
+        where there are more than two). A list of these: independent releases of the same rows,
+        whose losses add (``mechanism`` is then a list, too). Of a table: a released model that was
+        made from a table, or its path.
     X, y : Any
         The training rows and their labels, in their order: arrays, or frames, which a model with an
         encoding reads as it read them for the fit. Another number of rows or columns is refused,
@@ -109,6 +111,9 @@ def profile(
         which they first appear, with the labels as keys. "remove" only, and in memory only.
     ids : Sequence[Any] | str, optional
         Keys of the rows for the result, or of a table the name of a column; not with ``persons``.
+    top : int, optional
+        Of a model without noise: the number of rows with the largest shifts that are refined to
+        their exact leave-one-out model (default: 100). The others have a certified interval.
     out : str | Path, optional
         Of a table: a folder for the files that ``expost profile`` writes. It is needed where the
         table does not fit into memory: the table of results is then a folder of parts in it.
@@ -161,6 +166,8 @@ def profile(
                 mechanism=mechanism,
                 persons=persons,
                 ids=ids,
+                top=top,
+                progress=listener,
             )
     if Neighbouring.parse(relation) is not Neighbouring.REMOVE or candidates is not None:
         raise InvalidInput("relation: rows of a table are profiled for 'remove' only; pass arrays.")
@@ -180,6 +187,7 @@ def profile(
         id_column=id_column,
         person_column=person_column,
         model=path,
+        top=top,
         force=force,
         engine=engine,
         resume=resume,
@@ -220,6 +228,8 @@ def _in_memory(
         objective,
         by_person=job.person_column is not None,
         notices=(*table_notices(*opened, facts.unknown), *target.notices),
+        top=job.top,
+        progress=progress,
     )
 
 

@@ -52,10 +52,12 @@ from expost.jobs.requests import ProfileRequest
 from expost.jobs.streaming import TableWork, inputs_of, is_streamed, salted
 from expost.jobs.table import label_scale_of, noted, table_notices, training_of
 from expost.mechanisms.base import TOLERANCE
+from expost.mechanisms.minimiser import InfluenceLosses
 from expost.mechanisms.statement import statements
 from expost.preparing import Facts, objective_of
 from expost.profiles.digest import Terms
 from expost.profiles.fit import fit_of
+from expost.profiles.left_out import TopRows
 from expost.profiles.parts import (
     RowParts,
     digest_of_parts,
@@ -65,7 +67,7 @@ from expost.profiles.parts import (
 )
 from expost.profiles.profile import Profile
 from expost.profiles.subpopulations import readable_features
-from expost.profiles.verb import Target, profile_of_table
+from expost.profiles.verb import Target, checked_top, profile_of_table
 from expost.release import Release
 from expost.report import Context, Page, page_of, render_html
 from expost.report.document import Code
@@ -103,6 +105,8 @@ def run_opened(
 ) -> Outcome:
     """Run the job of an open table; ``given`` is the model to profile, None to draw one."""
     table, encoding = opened
+    if given is not None:
+        checked_top(job.top, noisy=given.mechanism.is_private)
     blocks = is_streamed(job.streaming, job.out, table.rows, len(encoding.feature_names))
     if blocks and job.person_column is not None:
         raise InvalidInput(
@@ -275,6 +279,8 @@ class _Work(TableWork):
             model.objective,
             by_person=self.job.person_column is not None,
             notices=model.target.notices,
+            top=self.job.top,
+            progress=self.progress,
         )
         exact = model.objective.minimiser(TOLERANCE).theta
         result = replace(result, fit=fit_of(model.objective, model.release.theta, exact))
@@ -300,12 +306,19 @@ class _Work(TableWork):
         finished, known = store.finished(), self.run.kept("losses", int)
         if known is None or len(finished) != known:
             models = model.release.theta, model.objective.minimiser(TOLERANCE).theta
+            losses = mechanism.prepare(model.objective, model.release.theta, expected=True)
+            if isinstance(losses, InfluenceLosses):
+                top = checked_top(self.job.top, noisy=False)
+                losses = losses.refined(model.objective, top=top)
+                refined = TopRows.of(losses.influence.exact)
+                self.run.keep("top", None if refined is None else refined.__dict__)
             finished = row_parts(
                 model.objective,
-                mechanism.prepare(model.objective, model.release.theta, expected=True),
+                losses,
                 models,
                 store,
                 finished=finished,
+                label_scale=model.release.label_scale,
             )
             self.run.keep("losses", len(finished))
         self.run.check_rows(finished, self.table.rows)
@@ -347,6 +360,8 @@ class _Work(TableWork):
             ),
             notices=model.target.notices,
             fit=maxima.scores,
+            left_out=maxima.left_out if maxima.left_out.rows else None,
+            top=self.run.kept("top", _top_rows),
             forecast=release.mechanism.forecast,
             guarantee=statements(release.mechanism),
         )
@@ -422,6 +437,10 @@ class _Work(TableWork):
         files["summary"] = write_page(out, page)
         files["report"] = write_bytes(report, page.audience, html)
         return files
+
+
+def _top_rows(value: dict[str, int] | None) -> TopRows | None:
+    return None if value is None else TopRows(**value)
 
 
 def _unevenness(grouping: Grouping) -> float:

@@ -1,5 +1,6 @@
 """The options of ``expost profile``: their checks, the table they open, the origin of settings."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from expost.jobs.table import (
 )
 from expost.neighbouring.persons import read_persons
 from expost.profiles.profile import Profile
+from expost.profiles.verb import checked_top
 from expost.release import Release
 from expost.report import Origin, Page, Setting
 
@@ -65,6 +67,7 @@ def check_request(job: ProfileRequest) -> None:
         if job.is_given(name) and job.person_column is None:
             option = "--" + name.replace("_", "-")
             raise InvalidInput(f"{option}: name the column of persons with --person.")
+    checked_top(job.top, noisy=job.model is None and job.epsilon < math.inf)
     if job.cap_rows and job.model is None and job.max_rows_per_person is None:
         raise InvalidInput("--cap-rows: give the number of rows with --max-rows-per-person.")
     if job.model is None:

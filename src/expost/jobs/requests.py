@@ -366,6 +366,8 @@ class ProfileRequest(TableRequest):
 
     Parameters
     ----------
+    top : int, optional
+        The rows to refine, of a model without noise; None: 100.
     person_column
         Identifies the person of each row; persons are profiled, not rows.
     max_rows_per_person
@@ -376,7 +378,7 @@ class ProfileRequest(TableRequest):
         Lists the release, or the model; None: the one next to the table.
     """
 
-    epsilon: Annotated[float, Option("ε of the release; inf: no noise.", MODEL)] = 1.0
+    epsilon: Annotated[float, Option("ε; inf: no noise.", MODEL)] = 1.0
     private_encoding: Annotated[
         float | None,
         Option(
@@ -390,6 +392,15 @@ class ProfileRequest(TableRequest):
     model: Annotated[
         Path | None,
         Option("Profile this model.json; no model is drawn.", MODEL, metavar="FILE"),
+    ] = None
+    top: Annotated[
+        int | None,
+        Option(
+            "Rows to refine if ε = ∞.",
+            MODEL,
+            metavar="NUMBER",
+            default="100",
+        ),
     ] = None
     person_column: Annotated[
         str | None,

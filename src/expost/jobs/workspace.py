@@ -42,7 +42,15 @@ _KEPT = re.compile(
 # The entries of a run's folder.
 _STEPS = frozenset(
     {
-        *(STATE, "model.json", "report.json", "facts.json", "losses.json", "copied.json"),
+        *(
+            STATE,
+            "model.json",
+            "report.json",
+            "facts.json",
+            "losses.json",
+            "top.json",
+            "copied.json",
+        ),
         *("started.json", "rows.json", "drafts", "losses", "profile", "epsilon", "comparison"),
         "references",
         "encoding.json",

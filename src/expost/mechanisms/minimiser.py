@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from expost.engine import SILENT, Progress
 from expost.errors import InvalidInput
 from expost.glm import Minimiser, Objective, minimise
 from expost.losses import Loss
@@ -20,6 +21,7 @@ from expost.mechanisms.grid import Grid
 from expost.mechanisms.perturbation import Perturbation
 from expost.mechanisms.row_losses import RowLosses, mean_exposures
 from expost.neighbouring.change import Change
+from expost.neighbouring.influence import TOP, Influence
 from expost.neighbouring.leave_one_out import LeaveOneOut
 from expost.neighbouring.neighbours import Neighbours, tight_neighbours
 from expost.noise import draw
@@ -31,9 +33,11 @@ if TYPE_CHECKING:
     from expost.mechanisms.publishing import NoisyTangent, TangentMechanism
 
 __all__ = [
+    "InfluenceLosses",
     "MinimiserLosses",
     "MinimiserPerturbation",
     "MinimiserSampler",
+    "influence_losses",
 ]
 
 # The probability that a coordinate is clamped.
@@ -236,6 +240,10 @@ class MinimiserPerturbation(Perturbation):
         """
         self.check_classes()
         base = objective.minimiser(TOLERANCE)
+        if not self.is_private and change.is_single_removal:
+            influence = Influence.of(objective, base, keep_total_penalty=keep_total_penalty)
+            self.check_rows(theta, base.theta, influence.expansion.base_error)
+            return influence_losses(influence, objective, change)
         near = tight_neighbours(objective, base, change, keep_total_penalty=keep_total_penalty)
         self.check_rows(theta, near.base, near.base_error)
         losses = replace(_with_draws(self, self.row_losses(theta, near), near), neighbours=near)
@@ -257,7 +265,7 @@ class MinimiserPerturbation(Perturbation):
         *,
         expected: bool = False,
         keep_total_penalty: bool = False,
-    ) -> "MinimiserLosses":
+    ) -> "MinimiserLosses | InfluenceLosses":
         """Return what the losses of any block follow from; sampling needs no pass of its own.
 
         Parameters
@@ -273,7 +281,7 @@ class MinimiserPerturbation(Perturbation):
 
         Returns
         -------
-        MinimiserLosses
+        MinimiserLosses or InfluenceLosses
             A function of a block of rows.
 
         Raises
@@ -283,6 +291,10 @@ class MinimiserPerturbation(Perturbation):
         """
         self.check_count(objective)
         base = objective.minimiser(TOLERANCE)
+        if not self.is_private:
+            influence = Influence.of(objective, base, keep_total_penalty=keep_total_penalty)
+            self.check_rows(theta, base.theta, influence.expansion.base_error)
+            return InfluenceLosses(mechanism=self, influence=influence)
         leave_one_out = LeaveOneOut.of(objective, base, keep_total_penalty=keep_total_penalty)
         self.check_rows(theta, base.theta, leave_one_out.expansion.base_error)
         return MinimiserLosses(mechanism=self, theta=theta, leave_one_out=leave_one_out)
@@ -311,6 +323,39 @@ class MinimiserLosses:
         """Return the losses of the rows of ``block``."""
         near = self.leave_one_out(block)
         return _with_draws(self.mechanism, self.mechanism.row_losses(self.theta, near), near)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class InfluenceLosses:
+    """The losses of the rows of any block without noise: infinite, with each row's influence."""
+
+    mechanism: MinimiserPerturbation
+    influence: Influence
+
+    tangent: ClassVar[None] = None
+
+    def __call__(self, block: RowBlock) -> RowLosses:
+        """Return the losses of the rows of ``block``."""
+        return RowLosses.of_influence(self.influence, *self.influence(block))
+
+    def refined(
+        self, objective: Objective, *, top: int = TOP, progress: Progress = SILENT
+    ) -> "InfluenceLosses":
+        """Return the same with the ``top`` rows of the largest shifts refined."""
+        influence = self.influence.refined(objective, top=top, progress=progress)
+        return replace(self, influence=influence)
+
+
+def influence_losses(influence: Influence, objective: Objective, change: Change) -> RowLosses:
+    """Return the losses of all rows in memory, which leave one at a time."""
+    near, predictors = objective.rows.on_first(influence, objective.count)
+    near = replace(
+        near,
+        data=objective,
+        change=change,
+        keep_total_penalty=not np.any(influence.expansion.penalty_change),
+    )
+    return RowLosses.of_influence(influence, near, predictors)
 
 
 def _with_draws(mechanism: MinimiserPerturbation, losses: RowLosses, near: Neighbours) -> RowLosses:

@@ -1,10 +1,11 @@
 """The result of every mechanism: one loss a row, its interval, and its law."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from expost.neighbouring.influence import Influence, OwnPredictors
 from expost.neighbouring.neighbours import Neighbours
 from expost.noise import LossLaw, Noise
 from expost.results import Displayed
@@ -53,6 +54,10 @@ class RowLosses(Displayed):
         The same at distance + distance_error, where there is a law.
     neighbours : Neighbours | None
         The leave-one-out minimisers of rows in memory, where losses follow from them.
+    predictors : OwnPredictors | None
+        What the model predicts for each row, and without it, where there is no noise.
+    influence : Influence | None
+        What they and the distances follow from.
     """
 
     loss: FloatArray
@@ -70,6 +75,8 @@ class RowLosses(Displayed):
     guarantee: Guarantee | None = None
     far_law: LossLaw | None = None
     neighbours: Neighbours | None = None
+    predictors: OwnPredictors | None = None
+    influence: Influence | None = None
 
     audience = Audience.CURATOR_ONLY
 
@@ -111,6 +118,14 @@ class RowLosses(Displayed):
             worst_case=float("inf"),
             noiseless=True,
         )
+
+    @classmethod
+    def of_influence(
+        cls, influence: Influence, near: Neighbours, predictors: OwnPredictors
+    ) -> "RowLosses":
+        """Return the losses of a model without noise, whose rows leave one at a time."""
+        losses = cls.without_noise(near.distance, near.error_bound, near.relation)
+        return replace(losses, neighbours=near, predictors=predictors, influence=influence)
 
 
 def mean_exposures(losses: Iterable[FloatArray], rows: int) -> tuple[FloatArray, FloatArray]:

@@ -232,6 +232,11 @@ class Change:
         return len(self.leaving or self.entering or ())
 
     @property
+    def is_single_removal(self) -> bool:
+        """Whether every neighbour lacks exactly one row."""
+        return self.is_one_row and self.relation is Neighbouring.REMOVE
+
+    @property
     def is_one_row(self) -> bool:
         """Whether every neighbour changes exactly one row."""
         if self.persons is not None:

@@ -75,6 +75,13 @@ class Linear(NamedTuple):
     per_stretch: float
     alone: float
 
+    def at(self, length: FloatArray, stretch: FloatArray) -> FloatArray:
+        """Return the bounds of steps with these ∥δ∥ and ∣s∣∥x∥."""
+        bound = self.per_length * length
+        bound += self.per_stretch * stretch
+        bound += self.alone
+        return bound
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ThirdOrderTerms:

@@ -6,9 +6,9 @@ Each stage is used on the neighbours that the one before left above the toleranc
    pass, for moderate d);
 2. Newton steps with the frozen Hessian H'(Â). Their residual is known but for rounding: of the
    Huber hinge from the few rows near a kink (:class:`~expost.neighbouring.knots.KinkRows`), else,
-   where the rows are in memory, from a pass of O(n) for each neighbour;
-3. where the rows are in memory, damped Newton steps with the neighbour's own Hessian, one neighbour
-   at a time.
+   where J over all rows is at hand, from a pass of O(n) for each neighbour;
+3. where J is at hand, damped Newton steps with the neighbour's own Hessian, one neighbour at a
+   time.
 
 The tilted gradient is evaluated as a *difference* from Â,
 
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from expost._numerics import gamma, row_blocks, row_norms, solve_small
 from expost.glm import Objective
-from expost.losses import Kinked, Logistic
+from expost.losses import Kinked, Logistic, Loss
 from expost.neighbouring.certificate import endpoint_error, proved
 from expost.neighbouring.expansion import Expansion
 from expost.neighbouring.knots import KinkRows
@@ -121,8 +121,8 @@ class Neighbourhood(ABC):
     H' and F̃ are those of each neighbour; vectors and right-hand sides are (p, d).
 
     ``refinement``  what steps to them are refined by.
-    ``objective``   J over rows in memory, for passes that serve single neighbours; None: the rows
-                    are elsewhere.
+    ``objective``   J over all rows, for passes that serve single neighbours; None: the rows are
+                    elsewhere.
     """
 
     expansion: Expansion
@@ -188,6 +188,10 @@ class Neighbourhood(ABC):
         neighbour's least curvature where the step ends, if it was measured there; else it is
         inferred from Â.
         """
+
+    def local_error(self, shift: FloatArray, residual: FloatArray) -> FloatArray | float:
+        """Return another bound on the error of shifts that leave ``residual``, if there is one."""
+        return np.inf
 
     def refined_by(self, refinement: Refinement) -> "Neighbourhood":
         """Return the same neighbours with what they are refined by."""
@@ -291,17 +295,37 @@ def increments(
 
     Without the rows whose ``owner`` (n,) is the neighbour's number, where that is given.
     """
-    rows = objective.held
     total, moved = np.zeros_like(shift), np.zeros(len(shift))
-    for block in row_blocks(rows.count, max(len(shift), rows.columns)):
-        part = rows.X[block]
-        z = (part @ theta)[:, None]
-        growth = objective.loss.increment(z, rows.y[block][:, None], part @ shift.T)
-        if owner is not None:
-            growth = np.where(owner[block][:, None] == np.arange(len(shift)), 0.0, growth)
-        total += growth.T @ part
-        moved += rows.norms[block] @ np.abs(growth)
+    task = _Increments(loss=objective.loss, theta=theta, shift=shift, owner=owner)
+    for part, size in objective.map(task):
+        total += part
+        moved += size
     return total, moved
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Increments:
+    """A pass that sums what shifts change of f′; see :func:`increments`."""
+
+    loss: Loss
+    theta: FloatArray
+    shift: FloatArray
+    owner: IntArray | None
+
+    def __call__(self, block: RowBlock) -> tuple[FloatArray, FloatArray]:
+        """Return the two sums of one block."""
+        shift, count = self.shift, len(self.shift)
+        total, moved = np.zeros_like(shift), np.zeros(count)
+        for where in row_blocks(len(block), max(count, block.X.shape[1])):
+            part = block.X[where]
+            z = (part @ self.theta)[:, None]
+            growth = self.loss.increment(z, block.y[where][:, None], part @ shift.T)
+            if self.owner is not None:
+                owner = self.owner[block.start + where.start : block.start + where.stop]
+                growth = np.where(owner[:, None] == np.arange(count), 0.0, growth)
+            total += growth.T @ part
+            moved += block.norms[where] @ np.abs(growth)
+        return total, moved
 
 
 def moved_by_kinks(
@@ -325,7 +349,11 @@ def increment_error(objective: Objective, expansion: Expansion, length: FloatArr
     loss = objective.loss
     margin = objective.constants.margin_error(expansion.base.theta)
     step = gamma(objective.columns + 2) * length
-    square = float(np.sum(objective.held.norms**2)) / expansion.rows_after
+    rows = objective.rows
+    squares = rows.count * rows.longest**2
+    if rows.is_held:
+        squares = float(np.sum(objective.held.norms**2))
+    square = squares / expansion.rows_after
     anywhere = loss.curvature_bound * square * (2 * margin + step)
     if loss.third_ratio is None:
         return anywhere
@@ -353,6 +381,7 @@ def _certify(
         if kinks is not None:
             known = kinks.curvature_lower_bound(expansion, shift, bound)
             bound = block.shift_error(length, residual, decay, measured=True, lowest=known)
+        bound = np.fmin(bound, block.local_error(shift, residual))
     return proved(bound)
 
 
@@ -439,15 +468,31 @@ def hessian_at(
     present: NDArray[np.bool_] | None = None,
 ) -> FloatArray:
     """Return P' + Σ f″x xᵀ/m at θ over the data, or over the rows that are ``present``."""
-    rows, m = objective.held, expansion.rows_after
     hessian = np.diag(expansion.penalty_after).copy()
-    for block in rows.blocks():
-        part = rows.X[block]
-        weight = objective.loss.curvature(part @ theta, rows.y[block]) / m
-        if present is not None:
-            weight = weight * present[block]
-        hessian += (part * weight[:, None]).T @ part
+    task = _CurvatureAt(
+        loss=objective.loss, theta=theta, rows_after=expansion.rows_after, present=present
+    )
+    for part in objective.map(task):
+        hessian += part
     return hessian
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _CurvatureAt:
+    """A pass that sums f″x xᵀ/m at ``theta``; see :func:`hessian_at`."""
+
+    loss: Loss
+    theta: FloatArray
+    rows_after: int
+    present: NDArray[np.bool_] | None
+
+    def __call__(self, block: RowBlock) -> FloatArray:
+        """Return the sum over one block."""
+        weight = self.loss.curvature(block.X @ self.theta, block.y) / self.rows_after
+        if self.present is not None:
+            weight = weight * self.present[block.start : block.start + len(block)]
+        total: FloatArray = (block.X * weight[:, None]).T @ block.X
+        return total
 
 
 def _lowest(

@@ -14,13 +14,16 @@ __all__ = ["Shifts", "Steps"]
 class Shifts:
     """shiftᵢ = constant + scaleᵢ·(Xᵢ @ matrix), computed when needed, by blocks.
 
-    Where ``matrix`` is None it is the identity.
+    Where ``matrix`` is None it is the identity. The shifts of the rows ``known``, ascending, are
+    ``exact``.
     """
 
     constant: FloatArray
     scale: FloatArray
     X: FloatArray
     matrix: FloatArray | None
+    known: IntArray | None = None
+    exact: FloatArray | None = None
 
     @classmethod
     def dense(cls, array: FloatArray) -> "Shifts":
@@ -38,6 +41,11 @@ class Shifts:
         total = np.tile(self.constant, (len(self.scale[where]), 1))
         part = self.X[where] if self.matrix is None else self.X[where] @ self.matrix
         total += self.scale[where, None] * part
+        if self.known is not None and self.exact is not None and len(self.known):
+            rows = np.arange(len(self.scale))[where]
+            index = np.minimum(np.searchsorted(self.known, rows), len(self.known) - 1)
+            refined = self.known[index] == rows
+            total[refined] = self.exact[index[refined]]
         return total
 
     def all(self) -> FloatArray:
@@ -52,10 +60,14 @@ class Shifts:
         image = vector if self.matrix is None else self.matrix @ vector
         total = np.full(self.shape[0], float(self.constant @ vector))
         total += self.scale * (self.X @ image)
+        if self.known is not None and self.exact is not None:
+            total[self.known] = self.exact @ vector
         return total
 
     def inners(self, vectors: FloatArray, where: slice) -> FloatArray:
         """Return (m, p) inner products of a block of p neighbours with m vectors (m, d)."""
+        if self.known is not None:
+            return np.asarray(vectors @ self.block(where).T)
         images = vectors if self.matrix is None else vectors @ self.matrix
         total = np.repeat((vectors @ self.constant)[:, None], len(self.scale[where]), axis=1)
         part = images @ self.X[where].T

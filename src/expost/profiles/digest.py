@@ -18,6 +18,7 @@ from scipy.special import expit, logit
 from expost._order import Histogram, OrderStatistics, SignedHistogram, Sorted, ranking
 from expost.mechanisms import Mechanism, RowLosses
 from expost.profiles.fit import FitScores
+from expost.profiles.left_out import LeftOut
 from expost.risk import Guarantee
 from expost.types import FloatArray, Neighbouring
 
@@ -74,7 +75,17 @@ FIGURES: Mapping[str, Callable[[RowFigures], FloatArray | None]] = {
     "expected": lambda rows: rows.expected(),
     "distance": lambda rows: rows.losses.distance,
     "distance_error": lambda rows: rows.losses.distance_error,
+    "prediction": lambda rows: _predicted(rows, "prediction"),
+    "prediction_without": lambda rows: _predicted(rows, "prediction_without"),
+    "prediction_without_low": lambda rows: _predicted(rows, "low"),
+    "prediction_without_high": lambda rows: _predicted(rows, "high"),
 }
+
+
+def _predicted(rows: RowFigures, name: str) -> FloatArray | None:
+    """Return a figure of the rows' own predictions; None of a model with noise."""
+    predictors = rows.losses.predictors
+    return None if predictors is None else getattr(predictors, name)
 
 
 def figure_columns(rows: RowFigures) -> dict[str, FloatArray]:
@@ -138,18 +149,27 @@ class Maxima:
     ----------
     loss : float, default=0.0
         The largest size of either end of a loss's interval.
-    scores : FitScores, optional
-        How well the models predict these rows.
+    reach : float, default=0.0
+        The largest distance plus its error.
+    scores, left_out : FitScores, optional
+        How well the models predict these rows, and without each of them where there is no noise.
     """
 
     exposure: float = 0.0
     loss: float = 0.0
     expected: float = 0.0
     distance: float = 0.0
+    reach: float = 0.0
     scores: FitScores = field(default_factory=FitScores)
+    left_out: LeftOut = field(default_factory=LeftOut)
 
     @classmethod
-    def of(cls, columns: Mapping[str, FloatArray], scores: FitScores) -> "Maxima":
+    def of(
+        cls,
+        columns: Mapping[str, FloatArray],
+        scores: FitScores,
+        left_out: LeftOut | None = None,
+    ) -> "Maxima":
         """Return the maxima of the figures in ``columns``."""
 
         def most(*names: str) -> float:
@@ -161,14 +181,20 @@ class Maxima:
             loss=most("loss", "loss_low", "loss_high"),
             expected=most("expected"),
             distance=most("distance"),
+            reach=_largest_finite(columns["distance"] + columns["distance_error"]),
             scores=scores,
+            left_out=LeftOut() if left_out is None else left_out,
         )
 
     def merged(self, other: "Maxima") -> "Maxima":
         """Return the maxima of the rows of both."""
-        names = ("exposure", "loss", "expected", "distance")
+        names = ("exposure", "loss", "expected", "distance", "reach")
         most = {name: max(getattr(self, name), getattr(other, name)) for name in names}
-        return Maxima(**most, scores=self.scores.merged(other.scores))
+        return Maxima(
+            **most,
+            scores=self.scores.merged(other.scores),
+            left_out=self.left_out.merged(other.left_out),
+        )
 
     def statistics(self, name: str, values: FloatArray) -> OrderStatistics:
         """Count the values of the figure ``name``; losses may have either sign."""
@@ -178,17 +204,32 @@ class Maxima:
 
     def to_json(self) -> str:
         """Return the maxima as a part of a table stores them, with every digit."""
-        return json.dumps({**self.__dict__, "scores": {**self.scores.__dict__}}, allow_nan=False)
+        left_out = {**self.left_out.__dict__, "scores": {**self.left_out.scores.__dict__}}
+        value = {**self.__dict__, "scores": {**self.scores.__dict__}}
+        if self.left_out.rows:
+            # An infinite change is written as none: JSON has no infinity.
+            left_out["change"] = self.left_out.change if self.left_out.change < np.inf else None
+            value["left_out"] = left_out
+        else:
+            del value["left_out"]
+        return json.dumps(value, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: bytes) -> "Maxima":
         """Return the maxima that :meth:`to_json` wrote."""
         value = json.loads(text)
-        scores = value.pop("scores")
-        scores |= {
-            name: tuple(counts) for name, counts in scores.items() if isinstance(counts, list)
-        }
-        return cls(**value, scores=FitScores(**scores))
+        scores, left_out = _scores(value.pop("scores")), value.pop("left_out", None)
+        if left_out is None:
+            return cls(**value, scores=scores)
+        left_out |= {"scores": _scores(left_out["scores"])}
+        left_out["change"] = np.inf if left_out["change"] is None else left_out["change"]
+        return cls(**value, scores=scores, left_out=LeftOut(**left_out))
+
+
+def _scores(value: dict[str, Any]) -> FitScores:
+    """Return scores that were read from JSON."""
+    lists = {name: tuple(counts) for name, counts in value.items() if isinstance(counts, list)}
+    return FitScores(**(value | lists))
 
 
 def _largest_finite(sizes: FloatArray) -> float:
@@ -366,6 +407,8 @@ class Digest:
         The largest distance plus its error.
     scores : OrderStatistics
         Order statistics of exposures, or of distances where there is no noise.
+    reach : OrderStatistics | None
+        Order statistics of distances plus their errors; None with noise.
     expected : OrderStatistics | None
         Order statistics of expected exposures; None where they are not known.
     posterior : PosteriorDigest | None
@@ -384,6 +427,7 @@ class Digest:
     farthest: float
     scores: OrderStatistics
     distance: OrderStatistics
+    reach: OrderStatistics | None
     expected: OrderStatistics | None
     posterior: PosteriorDigest | None
 
@@ -411,7 +455,9 @@ class Digest:
         names = ("loss", "loss_low", "loss_high", "exposure", "distance", "distance_error")
         loss, low, high, exposure, distance, error = (columns[name] for name in names)
         with np.errstate(invalid="ignore"):
-            half = np.zeros(len(loss)) if terms.noiseless else 0.5 * (high - low)
+            # Without noise distances are compared; no loss has a width.
+            half = np.where(np.isfinite(error), 0.0, np.inf)
+            half = half if terms.noiseless else 0.5 * (high - low)
         proved = np.isfinite(half)
         least = np.maximum(np.maximum(low, -high), 0.0)
         expected = None if terms.noiseless else columns.get("expected")
@@ -429,6 +475,7 @@ class Digest:
             farthest=float(np.max(distance + error)),
             scores=distances if terms.noiseless else statistics("exposure", exposure),
             distance=distances,
+            reach=statistics("reach", distance + error) if terms.noiseless else None,
             expected=None if expected is None else statistics("expected", expected),
             posterior=None
             if terms.noiseless
@@ -442,6 +489,8 @@ class Digest:
             self.scores.merge(other.scores)
         if self.expected is not None and other.expected is not None:
             self.expected.merge(other.expected)
+        if self.reach is not None and other.reach is not None:
+            self.reach.merge(other.reach)
         counts = (
             *("count", "inside", "unproved"),
             *("past_guarantee", "proved_past", "past_posterior"),

@@ -54,13 +54,25 @@ class FitScores:
     spread: float = 0.0
 
     @classmethod
-    def of(cls, block: RowBlock, models: tuple[FloatArray, ...], loss: Loss) -> "FitScores":
+    def of(
+        cls, block: RowBlock, models: tuple[FloatArray, ...], loss: Loss, *, signs: bool = False
+    ) -> "FitScores":
         """Return the scores of coefficient vectors on the rows of a block."""
-        z, y = [predictors(block.X, theta, loss.outputs) for theta in models], block.y
-        if not loss.is_classification:
+        z = tuple(predictors(block.X, theta, loss.outputs) for theta in models)
+        return cls.of_predictors(z, block.y, loss, signs=signs)
+
+    @classmethod
+    def of_predictors(
+        cls, z: tuple[FloatArray, ...], y: FloatArray, loss: Loss, *, signs: bool = False
+    ) -> "FitScores":
+        """Return the scores of the linear predictors of each model for rows with labels ``y``.
+
+        ``signs``: labels are ±1, and the sign of a predictor is the class, for any loss.
+        """
+        if not (loss.is_classification or signs):
             mean = float(np.mean(y))
             return cls(
-                rows=len(block),
+                rows=len(y),
                 errors=tuple(float(np.sum((each - y) ** 2)) for each in z),
                 mean=mean,
                 spread=float(np.sum((y - mean) ** 2)),
@@ -72,7 +84,7 @@ class FitScores:
         losses = [] if scored is None else [float(np.sum(scored.value(each, y))) for each in z]
         counts = np.bincount(codes, minlength=max(loss.outputs, 2))
         return cls(
-            rows=len(block),
+            rows=len(y),
             right=tuple(int(np.count_nonzero(each == codes)) for each in chosen),
             log_losses=tuple(losses),
             classes=tuple(counts.tolist()),
@@ -167,9 +179,9 @@ class FitScores:
         return f"{text}; log loss {self.log_loss[0]:.3f}, of the base rate {self.base_log_loss:.3f}"
 
 
-def fit_of(objective: Objective, *models: FloatArray) -> FitScores:
+def fit_of(objective: Objective, *models: FloatArray, signs: bool = False) -> FitScores:
     """Return the scores of coefficient vectors on all rows of an objective."""
-    scores = objective.map(_Scored(models=models, loss=objective.loss))
+    scores = objective.map(_Scored(models=models, loss=objective.loss, signs=signs))
     return reduce(FitScores.merged, scores, FitScores())
 
 
@@ -179,10 +191,11 @@ class _Scored:
 
     models: tuple[FloatArray, ...]
     loss: Loss
+    signs: bool
 
     def __call__(self, block: RowBlock) -> FitScores:
         """Return the scores."""
-        return FitScores.of(block, self.models, self.loss)
+        return FitScores.of(block, self.models, self.loss, signs=self.signs)
 
 
 def useless_sentence(fit: FitScores | None, forecast: Forecast | None) -> str | None:

@@ -23,6 +23,7 @@ from expost.engine import SILENT, Engine, Progress
 from expost.errors import InvalidInput
 from expost.files.parts import Part, PartStore
 from expost.glm import Objective
+from expost.labels import LabelScale
 from expost.mechanisms import Losses, RowLosses
 from expost.noise.tabulated import Table as ExposureTable
 from expost.profiles.digest import (
@@ -35,6 +36,7 @@ from expost.profiles.digest import (
     figure_columns,
 )
 from expost.profiles.fit import FitScores
+from expost.profiles.left_out import LeftOut, in_label_units
 from expost.profiles.subpopulations import PartCells
 from expost.rows import RowBlock, RowStream
 from expost.types import Audience, FloatArray
@@ -51,7 +53,10 @@ __all__ = [
 # The key of the maxima in the metadata of a part.
 _ABOUT = "expost"
 # The columns that are kept of the most exposed rows.
-_TOP_COLUMNS = ("row", "id", "loss", "loss_low", "loss_high", "expected", "distance")
+_TOP_COLUMNS = (
+    *("row", "id", "loss", "loss_low", "loss_high", "expected", "distance"),
+    *("distance_error", "prediction", "prediction_without"),
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -117,14 +122,18 @@ class _LossColumns:
     losses: Losses
     expected: ExposureTable | None
     models: tuple[FloatArray, FloatArray]
+    label_scale: LabelScale | None
 
     def __call__(self, block: RowBlock) -> tuple[dict[str, FloatArray], Maxima]:
         """Return the figures of the rows of a block, and their maxima."""
-        losses = self.losses(block)
+        losses = in_label_units(self.losses(block), self.label_scale)
         figures = RowFigures(losses=losses, expected=lambda: self._expected(losses))
         columns = figure_columns(figures)
+        own = losses.predictors
         return columns, Maxima.of(
-            columns, FitScores.of(block, self.models, self.losses.mechanism.loss)
+            columns,
+            FitScores.of(block, self.models, self.losses.mechanism.loss),
+            None if own is None else LeftOut.of(own, block.y, start=block.start),
         )
 
     def about(self, notes: Sequence[Maxima]) -> dict[str, str]:
@@ -147,6 +156,7 @@ def row_parts(
     store: PartStore,
     *,
     finished: Mapping[int, Part] | None = None,
+    label_scale: LabelScale | None = None,
 ) -> dict[int, Part]:
     """Write the figures of all rows as parts of ``store``; ``finished`` parts are not made again.
 
@@ -154,6 +164,8 @@ def row_parts(
     ----------
     models : tuple[FloatArray, FloatArray]
         The released θ and the one without noise, whose predictions are scored too.
+    label_scale : LabelScale, optional
+        The units of the labels of a regression.
     """
     mechanism = losses.mechanism.closed_form
     expected = None
@@ -163,7 +175,7 @@ def row_parts(
             1 / mechanism.resolution,
             mechanism.sensitivity / mechanism.resolution,
         )
-    task = _LossColumns(losses=losses, expected=expected, models=models)
+    task = _LossColumns(losses=losses, expected=expected, models=models, label_scale=label_scale)
     return objective.table.write_parts(task, store, finished=finished)
 
 

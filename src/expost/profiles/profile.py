@@ -38,6 +38,7 @@ from expost.neighbouring.neighbours import Neighbours
 from expost.noise import LossLaw
 from expost.profiles.digest import FIGURES, Digest, RowFigures, Terms, figure_columns
 from expost.profiles.fit import FitScores, useless_sentence
+from expost.profiles.left_out import LeftOut, TopRows
 from expost.profiles.parts import RowParts
 from expost.profiles.posterior import RowIdentifiability
 from expost.release import Release, public_scalars
@@ -49,6 +50,9 @@ __all__ = ["Profile"]
 _FORMAT = "expost-profile/2"
 _SHARES = (0.5, 0.9, 0.99, 0.999, 1.0)
 _TOP_ROWS = 20
+# The figures of the most exposed rows, and more of models without noise.
+_TOP_FIGURES = ("loss", "loss_low", "loss_high", "expected", "distance")
+_LEFT_OUT_FIGURES = ("distance_error", "prediction", "prediction_without")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -83,6 +87,10 @@ class Profile(ScalarTable):
         What the noise leaves of the model's quality, where it is known.
     guarantee : tuple[str, ...], default=()
         What the mechanism guarantees, in sentences: its relation, and δ at other ε.
+    left_out
+        How the predictions of the rows change when each of them leaves, ``top`` the rows that were
+        refined, and ``model_distance`` a bound on the distance of the model from the minimiser: of
+        models without noise, where they are known.
 
     Notes
     -----
@@ -102,6 +110,9 @@ class Profile(ScalarTable):
     fit: FitScores | None = None
     forecast: Forecast | None = None
     guarantee: tuple[str, ...] = ()
+    left_out: LeftOut | None = None
+    top: TopRows | None = None
+    model_distance: float | None = None
 
     audience = Audience.CURATOR_ONLY
 
@@ -224,6 +235,42 @@ class Profile(ScalarTable):
     def distance(self) -> FloatArray:
         """(n,) how far removing the row moves the minimiser (objective perturbation: ∇J at θ)."""
         return self._figure("distance")
+
+    @property
+    def distance_error(self) -> FloatArray:
+        """(n,) a certified bound on the error of ``distance``."""
+        return self._figure("distance_error")
+
+    @property
+    def prediction(self) -> FloatArray:
+        """(n,) what the minimiser A(D) predicts for each row: models without noise only.
+
+        A probability (logistic loss), else the linear predictor, of a regression in the units of
+        the labels.
+        """
+        return self._prediction("prediction")
+
+    @property
+    def prediction_without(self) -> FloatArray:
+        """(n,) what the leave-one-out minimiser A(D₋ᵢ) predicts for row i."""
+        return self._prediction("prediction_without")
+
+    @property
+    def prediction_without_low(self) -> FloatArray:
+        """(n,) the lower end of the certified interval of ``prediction_without``."""
+        return self._prediction("prediction_without_low")
+
+    @property
+    def prediction_without_high(self) -> FloatArray:
+        """(n,) the upper end of the certified interval of ``prediction_without``."""
+        return self._prediction("prediction_without_high")
+
+    def _prediction(self, name: str) -> FloatArray:
+        if self._held.predictors is None:
+            raise InvalidInput(
+                f"{name}: is known for models without noise whose rows leave one at a time."
+            )
+        return self._figure(name)
 
     @property
     def exposure(self) -> FloatArray:
@@ -494,18 +541,19 @@ class Profile(ScalarTable):
     def most(
         self,
         count: int = _TOP_ROWS,
-        names: Sequence[str] = ("loss", "loss_low", "loss_high", "expected", "distance"),
+        names: Sequence[str] | None = None,
     ) -> Any:
         """Return the ``count`` most exposed rows in order, as a pyarrow table.
 
         It holds the rows' numbers, ids and, of persons, numbers of rows, and the figures ``names``
-        as far as they are known. Of rows in blocks the 100,000 most exposed are kept.
+        as far as they are known (None: losses, expected exposures and distances; of models without
+        noise also the predictions). Of rows in blocks the 100,000 most exposed are kept.
 
         Parameters
         ----------
         count : int, optional
             The number of rows.
-        names : Sequence[str], default=("loss", "loss_low", "loss_high", "expected", "distance")
+        names : Sequence[str], optional
             The figures to include.
 
         Returns
@@ -515,6 +563,8 @@ class Profile(ScalarTable):
         """
         import pyarrow as pa
 
+        if names is None:
+            names = _TOP_FIGURES if self.left_out is None else (*_TOP_FIGURES, *_LEFT_OUT_FIGURES)
         if self.parts is not None:
             table = self.parts.most.slice(0, count)
             return table.select([n for n in ("row", "id", *names) if n in table.column_names])
@@ -532,6 +582,16 @@ class Profile(ScalarTable):
         """
         mechanism = self.mechanism if self.release is None else self.release.mechanism
         return {"n": self.rows} | ({} if mechanism is None else public_scalars(mechanism))
+
+    def _left_out_fields(self) -> dict[str, Any]:
+        """Return what JSON holds of a model without noise; nothing of others."""
+        if self.left_out is None:
+            return {}
+        return {
+            "left_out": self.left_out.fields(),
+            "top_rows": None if self.top is None else self.top.__dict__,
+            "model_distance": self.model_distance,
+        }
 
     def to_json(self, path: str | Path | None = None, *, table: str | None = None) -> str | Path:
         """Return the profile as a JSON string, or write it to a CURATOR-ONLY file.
@@ -572,6 +632,7 @@ class Profile(ScalarTable):
             "useless": self.useless,
             "fit": None if self.fit is None else self.fit.fields(),
             "forecast": None if self.forecast is None else self.forecast.fields(),
+            **self._left_out_fields(),
             "figures": {
                 "count": len(self),
                 "median": self.quantile(0.5),

@@ -9,26 +9,38 @@ import numpy as np
 
 from expost import _checks
 from expost.data.histograms import Histograms
+from expost.engine import SILENT, Progress
 from expost.errors import InvalidInput, NotInLedgerWarning, WrongRows
 from expost.glm import Objective, minimise
 from expost.ledger import ledger_notice
 from expost.mechanisms import Mechanism, RowLosses
 from expost.mechanisms.combined import check_distinct, combine
 from expost.mechanisms.encoded import model_mechanism
+from expost.mechanisms.minimiser import influence_losses
 from expost.mechanisms.statement import statements
 from expost.neighbouring.change import Change, entering_rows
+from expost.neighbouring.influence import TOP, Influence
 from expost.neighbouring.neighbours import tight_neighbours
 from expost.neighbouring.persons import Persons, read_persons
 from expost.notices import listed, warn
 from expost.numbers import upper_text
 from expost.profiles.fit import fit_of
+from expost.profiles.left_out import LeftOut, TopRows, in_label_units
 from expost.profiles.pipelines import Preprocessing
 from expost.profiles.profile import Profile
 from expost.release import Release
 from expost.results import row_keys
 from expost.types import FloatArray, Neighbouring
 
-__all__ = ["SEEDED", "Target", "find_target", "profile", "profile_of", "profile_of_table"]
+__all__ = [
+    "SEEDED",
+    "Target",
+    "checked_top",
+    "find_target",
+    "profile",
+    "profile_of",
+    "profile_of_table",
+]
 
 SEEDED = "The noise was seeded: anyone who knows the seed can remove it."
 
@@ -179,9 +191,13 @@ def profile(
     mechanism: Mechanism | Sequence[Mechanism | None] | None = None,
     persons: Any = None,
     ids: Sequence[Any] | None = None,
+    top: int | None = None,
+    progress: Progress = SILENT,
 ) -> Profile:
     """Return the profile of rows in memory; see :func:`expost.profile`."""
     options: dict[str, Any] = {
+        "top": top,
+        "progress": progress,
         "relation": Neighbouring.parse(relation),
         "candidates": candidates,
         "persons": persons,
@@ -270,6 +286,8 @@ def _of_one(
     mechanism: Mechanism | None,
     persons: Any,
     ids: Sequence[Any] | None,
+    top: int | None,
+    progress: Progress,
     model_alone: bool = False,
 ) -> Profile:
     """Return the profile of one model; ``model_alone``: without what its encoding reveals."""
@@ -280,7 +298,11 @@ def _of_one(
     if target is None:
         steps, model = Preprocessing.split(model)
         rows = steps.transform(X)
-        return _foreign_profile(model, rows, y, relation, candidates, persons, ids)
+        if relation is not Neighbouring.REMOVE or candidates is not None:
+            raise InvalidInput(
+                "relation: models of other libraries are profiled for 'remove' only."
+            )
+        return _foreign_profile(model, rows, y, persons, ids, top, progress)
     if model_alone:
         target = replace(target, mechanism=model_mechanism(target.mechanism))
     problem = target.objective(X, y)
@@ -305,6 +327,8 @@ def _of_one(
         persons=persons,
         ids=ids,
         notices=(*target.notices, *unlisted),
+        top=top,
+        progress=progress,
     )
 
 
@@ -317,6 +341,8 @@ def profile_of(
     persons: Persons | None = None,
     ids: Sequence[Any] | None = None,
     notices: Sequence[str] = (),
+    top: int | None = None,
+    progress: Progress = SILENT,
 ) -> Profile:
     """Return the profile of a model over its rows in memory.
 
@@ -324,8 +350,11 @@ def profile_of(
     ----------
     entering : tuple[FloatArray, FloatArray], optional
         The rows and labels that enter, encoded as those of ``objective`` are.
+    top : int, optional
+        Of a model without noise: the rows to refine (None: 100).
     """
     mechanism = target.mechanism
+    top = checked_top(top, noisy=mechanism.is_private)
     if objective.count != mechanism.rows:
         raise WrongRows(
             f"X has {objective.count} rows: the model was made from {mechanism.rows}; pass its"
@@ -333,9 +362,13 @@ def profile_of(
         )
     change = Change.of(objective.held, relation, entering, persons)
     losses = mechanism.losses(objective, target.theta, change)
+    losses = _refined(losses, objective, change, top, progress)
+    if target.release is not None:
+        losses = in_label_units(losses, target.release.label_scale)
     return Profile(
         losses=losses,
         description=mechanism.describe(),
+        **_without_noise(losses, objective),
         rows=objective.count,
         ids=_keys(ids, persons, len(losses.loss)),
         owner=None if persons is None else persons.owner,
@@ -349,15 +382,59 @@ def profile_of(
 
 
 def profile_of_table(
-    target: Target, objective: Objective, *, by_person: bool, notices: Sequence[str]
+    target: Target,
+    objective: Objective,
+    *,
+    by_person: bool,
+    notices: Sequence[str],
+    top: int | None = None,
+    progress: Progress = SILENT,
 ) -> Profile:
     """Return the profile of rows of a table in memory, whose ids are keys or persons."""
     rows = objective.held
     ids = None if rows.ids is None else list(rows.ids)
     persons = read_persons(ids, rows.count, Neighbouring.REMOVE) if by_person else None
     return profile_of(
-        target, objective, persons=persons, ids=None if by_person else ids, notices=notices
+        target,
+        objective,
+        persons=persons,
+        ids=None if by_person else ids,
+        notices=notices,
+        top=top,
+        progress=progress,
     )
+
+
+def checked_top(top: int | None, *, noisy: bool) -> int:
+    """Return the number of rows to refine; refuse one for a model with noise."""
+    if top is None:
+        return TOP
+    if noisy:
+        raise InvalidInput(
+            f"top={top!r}: is for models without noise; the loss of every row of this model is"
+            " certified anyway. Leave it out."
+        )
+    return _checks.integer("top", top, least=0)
+
+
+def _refined(
+    losses: RowLosses, objective: Objective, change: Change, top: int, progress: Progress
+) -> RowLosses:
+    """Return losses whose ``top`` rows of the largest shifts are refined, without noise."""
+    if losses.influence is None:
+        return losses
+    refined = losses.influence.refined(objective, top=top, progress=progress)
+    return influence_losses(refined, objective, change)
+
+
+def _without_noise(losses: RowLosses, objective: Objective) -> dict[str, Any]:
+    """Return what a profile holds about a model without noise, whose rows leave one at a time."""
+    if losses.influence is None or losses.predictors is None:
+        return {}
+    return {
+        "left_out": LeftOut.of(losses.predictors, objective.held.y),
+        "top": TopRows.of(losses.influence.exact),
+    }
 
 
 def _keys(ids: Sequence[Any] | None, persons: Persons | None, count: int) -> tuple[Any, ...] | None:
@@ -380,12 +457,12 @@ def _foreign_profile(
     model: Any,
     X: Any,
     y: Any,
-    relation: Neighbouring,
-    candidates: tuple[Any, Any] | None,
     persons: Persons | None,
     ids: Sequence[Any] | None,
+    top: int | None,
+    progress: Progress,
 ) -> Profile:
-    """Return how far each row moves a model of scikit-learn."""
+    """Return how far each row moves a model of scikit-learn, and its own prediction."""
     # Imported here: it imports linear models of scikit-learn, which profiles of releases need not.
     from expost.foreign import read_foreign
 
@@ -396,22 +473,27 @@ def _foreign_profile(
             " model.json, a fitted LogisticRegression, RidgeClassifier or Ridge, or θ with its"
             " mechanism."
         )
-    if relation is not Neighbouring.REMOVE or candidates is not None:
-        raise InvalidInput("relation: models of other libraries are profiled for 'remove' only.")
-    problem = foreign.problem
-    base = minimise(problem, tolerance=problem.natural_tolerance, require=False)
-    length = 1 + float(np.linalg.norm(base.theta))
-    if not float(np.linalg.norm(foreign.theta - base.theta)) <= 0.05 * length:
-        raise WrongRows(
-            "X, y: the model does not minimise its objective on these rows; pass the rows that it"
-            " was fitted on (or let it converge: a smaller tol, a larger max_iter)."
-        )
-    near = tight_neighbours(
-        problem, base, Change.of(problem.held, persons=persons), keep_total_penalty=True
+    problem, top = foreign.problem, checked_top(top, noisy=False)
+    base = minimise(
+        problem, tolerance=problem.natural_tolerance, start=foreign.theta, require=False
     )
-    losses = RowLosses.without_noise(near.distance, near.error_bound, relation)
+    change = Change.of(problem.held, persons=persons)
+    if change.is_single_removal:
+        influence = Influence.of(problem, base, keep_total_penalty=True)
+        foreign.check_converged(base, influence.expansion.base_error)
+        influence = influence.refined(problem, top=top, progress=progress)
+        losses = influence_losses(influence, problem, change)
+        if losses.predictors is not None:
+            predictors = replace(losses.predictors, signs=foreign.signs)
+            losses = replace(losses, predictors=predictors)
+        base_error = influence.expansion.base_error
+    else:
+        near = tight_neighbours(problem, base, change, keep_total_penalty=True)
+        foreign.check_converged(base, near.base_error)
+        losses = RowLosses.without_noise(near.distance, near.error_bound, change.relation)
+        losses, base_error = replace(losses, neighbours=near), near.base_error
     return Profile(
-        losses=replace(losses, neighbours=near),
+        losses=losses,
         description=f"{type(model).__name__} of scikit-learn, no noise, n={problem.count}",
         rows=problem.count,
         ids=_keys(ids, persons, len(losses.loss)),
@@ -419,5 +501,9 @@ def _foreign_profile(
         notices=(
             "The model carries no noise: every loss is infinite,"
             f" {'rows' if persons is None else 'persons'} rank by distance.",
+            *foreign.early(base, base_error),
         ),
+        fit=fit_of(problem, foreign.theta, signs=foreign.signs),
+        model_distance=foreign.distance(base, base_error),
+        **_without_noise(losses, problem),
     )

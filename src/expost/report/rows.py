@@ -22,6 +22,7 @@ __all__ = ["MOST_ROWS", "RowsData", "packed_rows", "rows_of_profile", "search_wi
 # A page with more rows would be slow to open: it holds the most exposed of them.
 MOST_ROWS = 100_000
 _LONGEST_KEY = 200
+_LEFT_OUT = ("distance_error", "prediction", "prediction_without")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,9 @@ class RowsData:
         How far each row moves the quantity that the noise is added to.
     noiseless : bool
         Whether rows are ranked by distances alone.
+    left_out : tuple
+        Of models without noise: the certified error of each distance, the prediction of each row,
+        and that without it; or none.
     in_order : bool
         Whether row i of the table is the row with the number i.
     """
@@ -62,10 +66,11 @@ class RowsData:
     distance: tuple[float, ...]
     noiseless: bool
     in_order: bool
+    left_out: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self) -> None:
         keys = self.numbers if self.keys is None else self.keys
-        figures = (self.loss, self.low, self.high, self.distance, keys)
+        figures = (self.loss, self.low, self.high, self.distance, keys, *self.left_out)
         if any(len(each) != len(self.numbers) for each in figures):
             raise InvalidInput("rows: must have one of each figure.")
         if self.numbers and not 0 <= min(self.numbers) <= max(self.numbers) < 2**32:
@@ -90,7 +95,8 @@ class RowsData:
 def rows_of_profile(profile: Profile, *, most: int = MOST_ROWS) -> RowsData:
     """Return the figures of the ``most`` most exposed rows of a profile."""
     names = ("loss", "loss_low", "loss_high", "distance")
-    table = profile.most(most, names)
+    more = () if profile.left_out is None else _LEFT_OUT
+    table = profile.most(most, (*names, *more))
     loss, low, high, distance = (tuple(table.column(name).to_pylist()) for name in names)
     removed, persons = profile.relation is Neighbouring.REMOVE, profile.owner is not None
     return RowsData(
@@ -105,6 +111,7 @@ def rows_of_profile(profile: Profile, *, most: int = MOST_ROWS) -> RowsData:
         distance=distance,
         noiseless=profile.is_noiseless,
         in_order=removed and not persons,
+        left_out=tuple(tuple(table.column(name).to_pylist()) for name in more),
     )
 
 
@@ -147,6 +154,10 @@ def packed_rows(rows: RowsData) -> dict[str, object]:
         "loss": _base64(_single(rows.loss)),
         "within": _base64(_single(rows.within, up=True)),
         "distance": _base64(_single(rows.distance)),
+        **{
+            name: _base64(_single(values, up=name == "distance_error"))
+            for name, values in zip(_LEFT_OUT, rows.left_out, strict=False)
+        },
     }
 
 

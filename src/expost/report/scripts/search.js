@@ -15,6 +15,11 @@ function decodeRows(packed) {
     numbersOf(packed[name], 'getFloat32'),
   );
   const numbers = numbersOf(packed.numbers, 'getUint32');
+  const leftOut = packed.prediction
+    ? ['distance_error', 'prediction', 'prediction_without'].map((name) =>
+        numbersOf(packed[name], 'getFloat32'),
+      )
+    : null;
   const score = (index) => (packed.noiseless ? distance[index] : Math.abs(loss[index]));
   return {
     ...packed,
@@ -22,6 +27,7 @@ function decodeRows(packed) {
     loss,
     within,
     distance,
+    leftOut,
     length: numbers.length,
     score,
     key: (index) => (packed.keys ? packed.keys[index] : String(numbers[index])),
@@ -36,7 +42,18 @@ function decodeRows(packed) {
 
 // The figures of one row: pairs of a term and a text.
 function rowFacts(rows, index, { epsilon, figures }) {
-  if (rows.noiseless) return [['distance', figure(rows.distance[index])]];
+  if (rows.noiseless) {
+    const facts = [['distance', figure(rows.distance[index])]];
+    if (rows.leftOut) {
+      const [within, prediction, without] = rows.leftOut;
+      facts.push(
+        ['certified to', `±${SPACE}${figureUp(within[index])}`],
+        ['prediction', figure(prediction[index])],
+        ['without the row', figure(without[index])],
+      );
+    }
+    return facts;
+  }
   const exposure = rows.score(index);
   const facts = [
     ['attacker’s certainty', percentUp(certaintyOf(exposure))],

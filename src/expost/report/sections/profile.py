@@ -39,6 +39,7 @@ from expost.report.figure import Axis, Figure, Line, Panel, Rule
 from expost.report.rows import MOST_ROWS, search_widget
 from expost.report.sections.bounds import at_most, cell_up
 from expost.report.sections.groups import groups_section
+from expost.report.sections.left_out import NOT_LEAKAGE, left_out_section, top_sentence
 from expost.report.sections.posterior import posterior_sections
 from expost.report.sections.profile_overview import Subject, rows_text
 from expost.report.slider import curve_ranks, slider_of_profile, slider_widget
@@ -74,6 +75,7 @@ def profile_document(
     subject = Subject.of(profile, release)
     sections = [
         _exposure(subject),
+        left_out_section(profile),
         _slider(subject),
         _top(subject),
         groups_section(groups, explanation, profile.terms.measure),
@@ -114,9 +116,10 @@ def _exposure(subject: Subject) -> Section:
         blocks.append(
             Text(
                 text=f"Without noise {unit}s are compared by how far the model moves without them:"
-                f" half of them move it by at most {number(profile.quantile(0.5), 'up')}."
+                f" half of them move it by at most {number(_reach(profile, 0.5), 'up')}."
             )
         )
+        blocks.append(Text(text=NOT_LEAKAGE))
     else:
         known = "the rows of everyone else" if unit == "person" else "every other row"
         blocks.append(
@@ -167,8 +170,13 @@ def profile_figure(profile: Profile, *, unit: str = "row") -> Figure | None:
             high=float(positive.max() * 1.3),
             log=True,
         )
-        line = Line(name="this model", x=ranks.tolist(), y=scores.tolist())
-        panel = Panel(title=f"Distance of each {unit}", x=x, y=y, lines=(line,))
+        lines = [Line(name="this model", x=ranks.tolist(), y=scores.tolist())]
+        reach = profile.digest.reach
+        if reach is not None:
+            above = np.minimum(reach.at_most(len(profile) + 1 - ranks), y.high)
+            name = "certified, at most"
+            lines.append(Line(name=name, x=ranks.tolist(), y=above.tolist(), role="second"))
+        panel = Panel(title=f"Distance of each {unit}", x=x, y=y, lines=tuple(lines))
         description = f"Distances of {count(len(profile))} {unit}s by rank."
         return Figure(key="profile", description=description, panels=(panel,))
     lines = [Line(name="this model", x=ranks.tolist(), y=_certainties(scores))]
@@ -232,7 +240,8 @@ def _quantiles(subject: Subject) -> Table:
     profile = subject.profile
     # With few rows the outer quantiles are the largest one again.
     shares = [each for each in _SHARES if each == 1 or len(profile) * (1 - each) >= 1]
-    scores = dict(zip(shares, profile.scores.quantile(np.array(shares)).tolist(), strict=True))
+    compared = profile.scores if profile.digest.reach is None else profile.digest.reach
+    scores = dict(zip(shares, compared.quantile(np.array(shares)).tolist(), strict=True))
     order = profile.expected_scores
     expected: dict[float, float] = {}
     if order is not None:
@@ -268,6 +277,7 @@ def _top(subject: Subject) -> Section:
         ("certified to ±", lambda row: _half_width(row[1]), cell_up) if noisy else None,
         ("expected exposure (nats)", lambda row: row[1].get("expected"), figure) if noisy else None,
         None if noisy else ("distance", lambda row: row[1]["distance"], figure),
+        *(() if profile.left_out is None else _LEFT_OUT_COLUMNS),
         caption=caption,
         label=1,
     )
@@ -277,6 +287,35 @@ def _top(subject: Subject) -> Section:
         blocks=(listed,),
         nav="Exposure",
     )
+
+
+def _reach(profile: Profile, share: float) -> float:
+    """Return a distance that certifiably at least this share of the rows do not exceed."""
+    reach = profile.digest.reach
+    return profile.quantile(share) if reach is None else float(reach.quantile(np.array([share]))[0])
+
+
+def _influence_certificates(profile: Profile) -> Section:
+    """Return what is certified of a model without noise."""
+    texts = [top_sentence(profile.top), "The interval of every other shift follows from one step."]
+    if profile.model_distance is not None:
+        texts.append(
+            "Shifts are those of the minimiser. The model is within"
+            f" {number(profile.model_distance, 'up')} of it."
+        )
+    return Section(
+        id="certificates",
+        title="Certificates",
+        blocks=tuple(Text(text=text) for text in texts),
+    )
+
+
+# The columns of the row table of a model without noise, after the distance.
+_LEFT_OUT_COLUMNS: tuple[Any, ...] = (
+    ("certified to ±", lambda row: row[1]["distance_error"], cell_up),
+    ("prediction", lambda row: row[1]["prediction"], figure),
+    ("without the row", lambda row: row[1]["prediction_without"], figure),
+)
 
 
 def _half_width(row: dict[str, Any]) -> float:
@@ -380,9 +419,9 @@ def _guarantee(subject: Subject) -> Section:
 
 def _certificates(subject: Subject) -> Section | None:
     profile, unit = subject.profile, subject.unit
-    if profile.is_noiseless:
-        return None
     digest = profile.digest
+    if profile.is_noiseless:
+        return None if profile.left_out is None else _influence_certificates(profile)
     except_for = f", except {count(digest.unproved)} {unit}s" if digest.unproved else ""
     return Section(
         id="certificates",

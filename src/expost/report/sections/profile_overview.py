@@ -28,6 +28,7 @@ from expost.report.compare import model_facts
 from expost.report.document import Alert, Tile, Verdict, one_line
 from expost.report.rows import MOST_ROWS
 from expost.report.sections.bounds import at_most
+from expost.report.sections.left_out import left_out_tile, top_sentence
 from expost.types import Audience, Neighbouring
 
 __all__ = ["Subject", "rows_text", "useful_tile"]
@@ -124,8 +125,9 @@ class Subject:
             return Verdict(
                 text="This model carries no noise: an attacker who knows the other rows can be"
                 f" certain about {count(profile.digest.inside)} of {count(len(profile))} {unit}s.",
-                more="Do not share it with anyone who may not see the data. Choose an ε with"
-                " `expost epsilon` and release a model with noise.",
+                more="Do not share it with anyone who may not see the data. Its figures are"
+                " influence, which is not leakage: only noise (`expost epsilon`) or an audit"
+                " (`expost audit`) says more.",
                 tone="bad",
                 priority=50,
             )
@@ -184,6 +186,10 @@ class Subject:
         if profile.fit is not None:
             yield useful_tile(profile.fit, useless=profile.useless is not None)
         yield self._guarantee_tile()
+        if profile.left_out is not None:
+            yield self._shift_tile()
+            yield left_out_tile(profile.left_out)
+            return
         if profile.is_noiseless:
             yield Tile(
                 label=f"{self.unit.capitalize()}s exposed",
@@ -211,6 +217,24 @@ class Subject:
                 f"half of the {self.unit}s: {at_most(certainty(profile.quantile(0.5)))}",
             ),
             tone="good" if self.past == 0 else "caution",
+        )
+
+    def _shift_tile(self) -> Tile:
+        """Return the largest distance by which a row moves a model without noise."""
+        profile = self.profile
+        largest = profile.most(1, ("distance", "distance_error")).to_pylist()[0]
+        exact = largest["distance_error"] <= 1e-3 * largest["distance"]
+        within = (
+            "exact" if exact else f"certified to ± {number(largest['distance_error'], 'up', 2)}"
+        )
+        return Tile(
+            label="Largest shift",
+            value=number(largest["distance"]),
+            lines=(
+                f"by {self.unit} {self.largest_key}, {within}",
+                f"{count(profile.digest.inside)} of {count(len(profile))} rows move the model",
+            ),
+            tone="bad",
         )
 
     def _guarantee_tile(self) -> Tile:
@@ -259,6 +283,8 @@ class Subject:
                 title=f"{_units(profile.digest.unproved, self.unit)} without a certified interval.",
                 text="What is not certified counts as exposed without bound.",
             )
+        if profile.top is not None and not profile.top.is_certified:
+            yield Alert.of("review", top_sentence(profile.top))
         for notice in profile.notices:
             if notice != SEEDED:
                 yield Alert.of("review", notice)
@@ -291,6 +317,12 @@ class Subject:
                 f"How far the parameters of the model move when the {unit} is removed. Without"
                 f" noise any move reveals the {unit} to an attacker who knows {others}.",
             )
+            if self.profile.left_out is not None:
+                yield (
+                    "prediction without the row",
+                    "What the model of all other rows predicts for the row: a probability"
+                    " (logistic loss), else the predicted value.",
+                )
             return
         yield (
             "certainty",
