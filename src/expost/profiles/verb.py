@@ -262,6 +262,9 @@ def _together(
         fit=None,
         forecast=None,
         guarantee=(),
+        left_out=None,
+        top=None,
+        model_distance=None,
     )
 
 
