@@ -67,9 +67,9 @@ class InterruptedEngine:
 def killed_while_running(job, engine, *, after, moment, victims):
     """Run the job, kill the victims in its middle, and compare."""
     run, wanted, _ = job
-    alive = []
-    wait_until(lambda: alive.append(living(engine)) or len(alive[-1]) == 2, 120)
-    chosen = [alive[-1][index] for index in victims]
+    processes = []
+    wait_until(lambda: processes.append(living(engine)) or len(processes[-1]) == 2, 120)
+    chosen = [processes[-1][index] for index in victims]
 
     def kill():
         for pid in chosen:
