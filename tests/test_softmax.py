@@ -331,6 +331,7 @@ def test_labels_and_their_codes():
         (["a", "b", "c"], ["a", "b", "c", "c"], "all differ"),
         (["a", "b", "c"], [["a"], ["b"], ["c"]], "all differ"),
         (["a", "a"], ["a", "b", "c"], "one class only"),
+        (np.array([1, "a", 2.0], dtype=object), None, "types"),
     ],
 )
 def test_bad_labels(y, classes, expected):
