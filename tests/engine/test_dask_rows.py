@@ -19,7 +19,6 @@ import expost
 import streams
 from expost import profile
 from expost.data import Encoding, UnitBall, dask_rows, open_table
-from expost.data.readers import CellReader
 from expost.engine import engine_of
 from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
 from expost.estimators import PrivateLogisticRegression
@@ -95,7 +94,7 @@ def test_a_frame_has_the_blocks_and_the_bytes_of_a_file(parquet, local, two_work
     assert spread.columns == rows.columns
     wanted = RowStream.of(rows, encoding, BALL, size=SIZE)
     stream = RowStream.of(spread, encoding, BALL, size=SIZE)
-    assert isinstance(stream.reader, CellReader)
+    assert isinstance(stream.reader.feed, dask_rows.DaskFeed)
     for one, two in zip(blocks(wanted), blocks(stream), strict=True):
         assert (one.start, len(one)) == (two.start, len(two))
         assert one.X.tobytes() == two.X.tobytes()

@@ -1,6 +1,6 @@
 """The commands of the ``expost`` program, in the order in which they are used.
 
-Jobs and their dependencies (scikit-learn, DuckDB …) are imported when a command runs, so that
+Jobs and their dependencies (scikit-learn, PyArrow …) are imported when a command runs, so that
 ``--help`` and shell completion are fast.
 """
 
