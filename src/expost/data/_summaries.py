@@ -212,35 +212,37 @@ class ColumnScan:
     ) -> tuple[dict[str, Any], FloatArray]:
         """Return the figures of the cells as numbers, and the numbers of the distinct cells."""
         if self.raw.is_numeric:
-            array = self.raw.number(counted.values, missing)
-            values, present = floats(array), valid(array)
+            array = cells = self.raw.number(counted.values, missing)
         else:
-            values, present = floats(_numbers_in(strings)), valid(strings)
-        finite = np.isfinite(values)
-        all_finite = bool(finite.all())
-        known = values if all_finite else values[finite]
-        low, high = (
-            (float(known.min()), float(known.max())) if len(known) else (math.inf, -math.inf)
-        )
-        figures: dict[str, Any] = {
-            "present": counted.count(present),
-            "numbers": counted.count(finite),
-            "low": low,
-            "high": high,
-        }
+            array, cells = _numbers_in(strings), strings
+        values = floats(array)
+        low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
         faults: dict[Fault, NDArray[np.bool_]] = {}
-        others = present & ~finite
-        if not all_finite and others.any():
-            faults |= {"infinite": np.isinf(values), "nan": np.isnan(values) & present}
-            faults["other"] = others
-            if strings is not None:
-                figures |= _others(counted, strings, values, others)
+        figures: dict[str, Any] = {}
+        # NaN is neither: one stands for a null.
+        if math.isfinite(low) and math.isfinite(high):
+            count = counted.total
+        else:
+            finite, present = np.isfinite(values), valid(cells)
+            others = present & ~finite
+            values = np.where(finite, values, np.nan)
+            low = float(np.min(values, initial=math.inf, where=finite))
+            high = float(np.max(values, initial=-math.inf, where=finite))
+            count = counted.count(finite)
+            if others.any():
+                raw = floats(array)
+                faults |= {"infinite": np.isinf(raw), "nan": np.isnan(raw) & present}
+                faults["other"] = others
+                figures["present"] = counted.count(present)
+                if strings is not None:
+                    figures |= _others(counted, strings, raw, others)
         if max(-low, high) >= LONGEST:
-            large = finite & (np.abs(values) > _LARGEST)
-            faults |= {"large": large, "long": self._is_long(counted.values, strings, values)}
+            faults["large"] = np.abs(values) > _LARGEST
+            faults["long"] = self._is_long(counted.values, strings, values)
         first = ((fault, counted.first(mask)) for fault, mask in faults.items())
+        figures = {"present": count, "numbers": count, "low": low, "high": high} | figures
         figures["first"] = tuple((fault, row) for fault, row in first if row is not None)
-        return figures, values if all_finite else np.where(finite, values, np.nan)
+        return figures, values
 
     def _is_long(self, raw: Any, strings: Any, values: FloatArray) -> NDArray[np.bool_]:
         """Return which cells are integers that float64 does not represent exactly."""
@@ -348,6 +350,11 @@ class _Counted:
         counts = np.bincount(codes, minlength=len(encoded.dictionary))
         return cls(values=encoded.dictionary, codes=codes, counts=counts, start=start)
 
+    @property
+    def total(self) -> int:
+        """The number of cells."""
+        return len(self.values) if self.codes is None else len(self.codes)
+
     def count(self, mask: NDArray[np.bool_]) -> int:
         """Return the number of cells whose value is in ``mask``."""
         return int(np.count_nonzero(mask) if self.counts is None else self.counts[mask].sum())
@@ -367,6 +374,8 @@ def _levels(strings: Any) -> frozenset[str] | None:
     """Return the distinct strings; None for too many."""
     if len(strings) > MOST_LEVELS:
         strings = strings.unique()
+        if len(strings) > MOST_LEVELS + 1:  # one of them may be null
+            return None
     levels = frozenset(strings.to_pylist()) - {None}
     return levels if len(levels) <= MOST_LEVELS else None
 
@@ -419,8 +428,10 @@ def _exceeds(cell: str) -> bool:
 # -- moments ---------------------------------------------------------------------------------------
 
 
-def _leaf_moments(numbers: FloatArray) -> FloatArray:
-    """Return (count, mean, rest of the mean, deviation) of each leaf, (4, k); NaN is no number.
+def _leaf_moments(numbers: FloatArray, *, complete: bool) -> FloatArray:
+    """Return (count, mean, rest of the mean, deviation) of each leaf, (4, k).
+
+    ``complete``: no number is NaN, which stands for none.
 
     The mean of numbers that are large and close together is rounded by more than they differ: the
     rest is what rounding took from it.
@@ -428,21 +439,20 @@ def _leaf_moments(numbers: FloatArray) -> FloatArray:
     whole = len(numbers) // LEAF * LEAF
     parts = []
     if whole:
-        parts.append(_moments(numbers[:whole].reshape(-1, LEAF).copy()))
+        parts.append(_moments(numbers[:whole].reshape(-1, LEAF).copy(), complete))
     if whole < len(numbers):
-        parts.append(_moments(numbers[whole:].reshape(1, -1).copy()))
+        parts.append(_moments(numbers[whole:].reshape(1, -1).copy(), complete))
     return np.concatenate(parts, axis=1)
 
 
-def _moments(X: FloatArray) -> FloatArray:
+def _moments(X: FloatArray, complete: bool) -> FloatArray:
     """Return the moments of each row of ``X``, which is overwritten."""
-    absent = np.isnan(X)
-    some_absent = bool(absent.any())
-    count = X.shape[1] - absent.sum(axis=1)
+    absent = None if complete else np.isnan(X)
+    count = np.full(len(X), X.shape[1]) if absent is None else (~absent).sum(axis=1)
     some = np.maximum(count, 1)
 
     def summed(values: FloatArray) -> FloatArray:
-        if some_absent:
+        if absent is not None:
             values[absent] = 0.0
         sums: FloatArray = values.sum(axis=1)
         return sums
@@ -453,7 +463,7 @@ def _moments(X: FloatArray) -> FloatArray:
         X -= mean[:, None]
         rest = summed(X) / some
         X -= rest[:, None]
-        if some_absent:
+        if absent is not None:
             X[absent] = 0.0
         most = np.maximum(X.max(axis=1), -X.min(axis=1))
         size = np.zeros(len(X), dtype=np.int32)
@@ -538,7 +548,8 @@ class _Summarise:
             summary, numbers = column.summary(cells, self.missing, start)
             summaries.append(summary)
             if numbers is not None:
-                leaves[:, position] = _leaf_moments(numbers)
+                complete = summary.numbers == batch.num_rows
+                leaves[:, position] = _leaf_moments(numbers, complete=complete)
         ids, without_id, distinct = None, None, False
         if self.key is not None:
             cells = batch.column(len(self.columns))

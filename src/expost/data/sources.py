@@ -25,7 +25,7 @@ cells, and for ids that do not fit into memory.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -114,12 +114,16 @@ class Table:
             )
         return tuple(notices)
 
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {column.name: column for column in self.columns}
+
     def __getitem__(self, name: str) -> Column:
         """Return the column ``name``."""
-        for column in self.columns:
-            if column.name == name:
-                return column
-        raise absent(name, self.label, self.names)
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise absent(name, self.label, self.names) from None
 
     def require(self, names: Iterable[str]) -> None:
         """Raise :class:`InvalidInput` unless every one of ``names`` is a column."""
