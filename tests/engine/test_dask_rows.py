@@ -122,6 +122,19 @@ def test_rows_stay_on_the_cluster(two_workers):
         next(pickle.loads(pickle.dumps(stream)).items())
 
 
+def test_a_cluster_opens_a_frame_itself(parquet, two_workers, monkeypatch):
+    rows, encoding = opened(parquet)
+    # This process computes no rows.
+    monkeypatch.setattr(dask_rows, "_value", None)
+    spread = open_table(frame(), columns=NAMES, id_column="key", engine=two_workers)
+    assert spread.columns == rows.columns
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        assert Encoding.read(spread, target="y").to_json() == encoding.to_json()
+        table = open_table(parquet, columns=NAMES, id_column="key", engine=two_workers)
+        assert Encoding.read(table, target="y").to_json() == encoding.to_json()
+
+
 @pytest.mark.parametrize("ends", [(0, 700), (0, 64, 128, 700), (0, *range(1, 20), 700)])
 def test_where_partitions_end_changes_no_block(ends):
     spread = open_table(frame(ends), columns=NAMES, id_column="key")

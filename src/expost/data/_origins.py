@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -34,6 +34,9 @@ from expost.data._feeds import (
 from expost.data._query import Query
 from expost.errors import InvalidInput
 
+if TYPE_CHECKING:
+    from expost.engine import Engine
+
 __all__ = ["arrow_array", "columns_of", "files_of", "is_frame", "open_origin"]
 
 _GZIP = b"\x1f\x8b"
@@ -47,7 +50,9 @@ _NUMBER = re.compile(r"[+-]?[0-9.]*[0-9][0-9.]*([eE][+-]?[0-9]+)?")
 _GLOB_MARKS = frozenset("*?[")
 
 
-def open_origin(source: Any, *, delimiter: str | None) -> Origin:
+def open_origin(
+    source: Any, *, delimiter: str | None = None, engine: "Engine | None" = None
+) -> Origin:
     """Open a source of rows: a path, a glob, a folder, a query, a frame or a dict of columns."""
     if isinstance(source, Query):
         return database(source)
@@ -66,7 +71,7 @@ def open_origin(source: Any, *, delimiter: str | None) -> Origin:
         # Imported here: it imports this module.
         from expost.data.dask_rows import frame_origin
 
-        return frame_origin(source)
+        return frame_origin(source, engine)
     return _in_memory(source)
 
 

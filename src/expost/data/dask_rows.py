@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +19,16 @@ import pyarrow as pa
 from expost.data._cells import RawColumn, check_names, one_type, plain, typed
 from expost.data._entries import Mark, NumericEntry, Target, class_labels
 from expost.data._feeds import Block, Origin, aligned_spans, spans
+from expost.data._summaries import run_pass
 from expost.data.encoding import Encoding
 from expost.data.frames import position_names
 from expost.data.sources import Column, Table
 from expost.data.unit_ball import UnitBall
 from expost.engine.dask import computing
 from expost.errors import InvalidInput, require
+
+if TYPE_CHECKING:
+    from expost.engine import Engine
 
 __all__ = ["DaskFeed", "array_encoding", "array_table", "frame_origin"]
 
@@ -195,8 +199,27 @@ class DaskFeed:
             yield Block(start=start + low, batch=batch)
 
 
-def frame_origin(frame: Any) -> Origin:
-    """Return a Dask dataframe as raw columns, after one scan of each partition on the cluster."""
+@dataclass(frozen=True)
+class _Computed:
+    """The task that returns the value of an item; ``holder`` is not pickled."""
+
+    holder: Any = None
+
+    def __reduce__(self) -> tuple[type["_Computed"], tuple[()]]:
+        return _Computed, ()
+
+    def __call__(self, item: Any) -> Any:
+        """Compute the item here, if the cluster has not."""
+        if hasattr(item, "__dask_graph__"):
+            return _value(item, self.holder, scheduler="synchronous")
+        return item
+
+
+def frame_origin(frame: Any, engine: "Engine | None" = None) -> Origin:
+    """Return a Dask dataframe as raw columns, after one pass over its partitions.
+
+    Each is computed by the ``engine``, to learn its length and the types of its columns.
+    """
     label = "the dataframe"
     dask = require("dask", caller="a Dask dataframe", extra="dask")
     names = list(frame.columns)
@@ -207,8 +230,8 @@ def frame_origin(frame: Any) -> Origin:
     frame = frame.optimize()
     keys, graph = list(frame.__dask_keys__()), dict(frame.__dask_graph__())
     shape_of = dask.delayed(_shape, pure=True)
-    recipe = dask.delayed(list)([shape_of(_one_key(graph, key)) for key in keys])
-    shapes = _value(recipe, _holder(graph))
+    recipes = (shape_of(_one_key(graph, key)) for key in keys)
+    shapes = list(run_pass(engine, _Computed(_holder(graph)), recipes))
     columns, types = [], []
     for index, name in enumerate(names):
         column, type_ = _declared(name, [shape[1][index] for shape in shapes])

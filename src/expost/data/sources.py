@@ -315,7 +315,7 @@ def origin_of(source: Any) -> Origin:
     source
         A source of :func:`open_table`.
     """
-    return open_origin(query_of(source, None, None), delimiter=None)
+    return open_origin(query_of(source, None, None))
 
 
 def open_table(
@@ -372,7 +372,7 @@ def open_table(
     tokens = _tokens(missing)
     if delimiter is not None:
         _checks.one_of("delimiter", delimiter, DELIMITERS)
-    origin = open_origin(query_of(source, query, id_column), delimiter=delimiter)
+    origin = open_origin(query_of(source, query, id_column), delimiter=delimiter, engine=engine)
     label = origin.label
     names = [column.name for column in origin.columns]
     known = dict(kinds or {})
