@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-import expost.data.readers
+import expost.data._feeds
 import expost.jobs.runs
 import expost.rows
 from expost.files.directory import Directory
@@ -42,7 +42,7 @@ def write(folder, **options):
 def small_blocks(monkeypatch, rows=128):
     """Blocks of few rows, one a part, and a clock that stands still."""
     monkeypatch.setattr(expost.rows, "_BLOCK_ROWS", rows)
-    monkeypatch.setattr(expost.data.readers, "_BLOCKS_AN_ITEM", 1)
+    monkeypatch.setattr(expost.data._feeds, "_BLOCKS_AN_ITEM", 1)
     monkeypatch.setattr(expost.jobs.runs, "made_now", lambda: MADE)
 
 

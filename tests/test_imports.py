@@ -34,7 +34,7 @@ def modules_after(code):
 
 
 def test_the_package_imports_no_library():
-    libraries = {"numpy", "scipy", "pyarrow", "duckdb", "typer", "rich", "jinja2"}
+    libraries = {"numpy", "scipy", "pyarrow", "typer", "rich", "jinja2"}
     assert not modules_after("import expost") & (HEAVY | OF_SKLEARN | libraries)
 
 
@@ -42,7 +42,7 @@ def test_the_package_imports_no_library():
     ("code", "absent"),
     [
         ("import expost.data", HEAVY | OF_SKLEARN | {"pyarrow.dataset"}),
-        ("import expost.risk", HEAVY | OF_SKLEARN | {"pyarrow", "duckdb"}),
+        ("import expost.risk", HEAVY | OF_SKLEARN | {"pyarrow"}),
         ("from expost import identifiability", HEAVY | OF_SKLEARN),
         ("from expost import PrivateLogisticRegression", HEAVY | SUBMODULES),
         ("from expost import profile, choose_epsilon, publish", HEAVY | OF_SKLEARN),
@@ -60,7 +60,7 @@ def test_modules_import_what_they_need(code, absent):
 def test_the_help_of_a_command_imports_no_numerics(command):
     done = finished([sys.executable, "-X", "importtime", str(PROGRAM), command, "--help"])
     assert done.code == 0
-    numerics = {"numpy", "scipy", "sklearn", "pyarrow", "duckdb", "pandas", "jinja2"}
+    numerics = {"numpy", "scipy", "sklearn", "pyarrow", "pandas", "jinja2"}
     assert not imported(done) & (HEAVY | numerics)
 
 

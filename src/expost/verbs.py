@@ -19,7 +19,7 @@ from expost import _checks
 from expost.data import Encoding, Table
 from expost.data.dask_rows import array_encoding, array_table
 from expost.data.frames import given_ranges
-from expost.engine import SILENT, Engine, Progress, engine_of
+from expost.engine import SILENT, Engine, Progress
 from expost.epsilon import choose
 from expost.epsilon.choice import EpsilonChoice
 from expost.errors import InvalidInput, PrivacyLeakWarning
@@ -198,10 +198,11 @@ def profile(
         listener.phase("reading the table")
         if out is not None:
             check_place(job.out, resume=resume, force=force, lost=job.lost)
-        opened = open_for_profile(job, release) if given is None else given
-        if out is not None:
-            return run_opened(job, release, opened, notes, listener).profile
-        return _in_memory(job, release, opened, listener)
+        with job.streaming.workers() as worker:
+            opened = open_for_profile(job, release, worker) if given is None else given
+            if out is not None:
+                return run_opened(job, release, opened, notes, worker, listener).profile
+            return _in_memory(job, release, opened, worker, listener)
 
 
 def _listener(progress: bool | Progress, phases: int) -> AbstractContextManager[Progress]:
@@ -215,12 +216,15 @@ def _listener(progress: bool | Progress, phases: int) -> AbstractContextManager[
 
 
 def _in_memory(
-    job: ProfileRequest, release: Release, opened: tuple[Table, Encoding], progress: Progress
+    job: ProfileRequest,
+    release: Release,
+    opened: tuple[Table, Encoding],
+    engine: Engine,
+    progress: Progress,
 ) -> Profile:
     """Return the profile of a table that fits into memory; nothing is written."""
     _check_fits(job.streaming, *opened)
-    with engine_of("local") as engine:
-        objective, facts = _objective(release, opened, engine, progress, hold=True)
+    objective, facts = _objective(release, opened, engine, progress, hold=True)
     progress.phase(_LOSSES)
     target = verb.Target.of(release)
     return verb.profile_of_table(
@@ -400,10 +404,10 @@ def choose_epsilon(
     with noted(), _listener(progress, 2) as listener:
         listener.phase("reading the table")
         check_options(job)
-        opened = opened_table(job)
-        _check_fits(job.streaming, *opened)
-        training = training_of(job, opened[1], epsilon=1.0)
-        with engine_of("local") as worker:
+        with job.streaming.workers() as worker:
+            opened = opened_table(job, engine=worker)
+            _check_fits(job.streaming, *opened)
+            training = training_of(job, opened[1], epsilon=1.0)
             ball = training.ball(len(opened[1].entries))
             source = table_rows(opened, ball, label_scale_of(job), worker, listener)
             rows, facts = read_rows(source, hold=True)
@@ -527,15 +531,15 @@ def publish(
         raise _no_encoding()
     with noted(), _listener(progress, 2) as listener:
         listener.phase("reading the table")
-        if y is None:
-            assert release.table_encoding is not None
-            opened = release.table_encoding.open(X), release.table_encoding
-        else:
-            opened = _arrays(X, y, release)
         streaming = Streaming(engine=engine, memory=memory)
-        table, encoding = opened
-        blocks = is_streamed(streaming, Path("."), table.rows, len(encoding.feature_names))
-        with engine_of(engine or "local") as worker:
+        with streaming.workers() as worker:
+            if y is None:
+                assert release.table_encoding is not None
+                opened = release.table_encoding.open(X, engine=worker), release.table_encoding
+            else:
+                opened = _arrays(X, y, release)
+            table, encoding = opened
+            blocks = is_streamed(streaming, Path("."), table.rows, len(encoding.feature_names))
             objective, _ = _objective(release, opened, worker, listener, hold=not blocks)
             listener.phase(_REPORT)
             report = request.report(publishing.ReleasedRows.of(release, objective))

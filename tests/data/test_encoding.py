@@ -18,7 +18,7 @@ from expost.data import (
     LevelEntry,
     Mark,
     NumericEntry,
-    _reading,
+    _summaries,
     open_table,
 )
 from expost.errors import InvalidInput, PrivacyLeakWarning
@@ -227,7 +227,8 @@ def test_moments_are_joined_over_blocks(monkeypatch):
     cells = [*values[:300].tolist(), *[None] * 200, *values[300:].tolist()]
     columns = {"x": cells, "y": ["a", "b"] * 600}
     whole = read(columns, target="y").entries[0]
-    monkeypatch.setattr(_reading, "_BLOCK_CELLS", 64)
+    monkeypatch.setattr(_summaries, "LEAF", 64)
+    monkeypatch.setattr(_summaries, "_BLOCK_CELLS", 64)
     joined = read(columns, target="y").entries[0]
     for entry in (whole, joined):
         assert entry.mean == pytest.approx(math.fsum(values) / 1000, rel=1e-15)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from expost._order import median
-from expost.data import open_table, sources
+from expost.data import _summaries, open_table
 from expost.errors import InvalidInput
 
 NUMBERS = {
@@ -34,12 +34,12 @@ def test_a_long_column_has_the_median_of_a_short_one(monkeypatch):
     cells = [None if rng.random() < 0.2 else float(x) for x in rng.normal(size=5001)]
     table = open_table({"x": cells, "y": ["a", "b"] * 2500 + ["a"]})
     at_once = table.median("x")
-    monkeypatch.setattr(sources, "_HELD", 1000)
+    monkeypatch.setattr(_summaries, "HELD", 1000)
     assert table.median("x") == at_once == np.median([x for x in cells if x is not None])
 
 
 def test_ids_are_told_apart_a_share_at_a_time(monkeypatch):
-    monkeypatch.setattr(sources, "_HELD", 1000)
+    monkeypatch.setattr(_summaries, "HELD", 1000)
     keys = [f"p{k}" for k in range(4321)]
     cells = {"x": list(range(4321)), "id": keys}
     assert open_table(cells, id_column="id").rows == 4321

@@ -19,7 +19,6 @@ import expost
 import streams
 from expost import profile
 from expost.data import Encoding, UnitBall, dask_rows, open_table
-from expost.data.readers import CellReader
 from expost.engine import engine_of
 from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
 from expost.estimators import PrivateLogisticRegression
@@ -95,7 +94,7 @@ def test_a_frame_has_the_blocks_and_the_bytes_of_a_file(parquet, local, two_work
     assert spread.columns == rows.columns
     wanted = RowStream.of(rows, encoding, BALL, size=SIZE)
     stream = RowStream.of(spread, encoding, BALL, size=SIZE)
-    assert isinstance(stream.reader, CellReader)
+    assert isinstance(stream.reader.feed, dask_rows.DaskFeed)
     for first, two in zip(blocks(wanted), blocks(stream), strict=True):
         assert (first.start, len(first)) == (two.start, len(two))
         assert first.X.tobytes() == two.X.tobytes()
@@ -121,6 +120,19 @@ def test_rows_stay_on_the_cluster(two_workers):
     assert len(pickle.dumps(stream)) < 8_000
     with pytest.raises(InvalidInput, match="only the process that opened"):
         next(pickle.loads(pickle.dumps(stream)).items())
+
+
+def test_a_cluster_opens_a_frame_itself(parquet, two_workers, monkeypatch):
+    rows, encoding = opened(parquet)
+    # This process computes no rows.
+    monkeypatch.setattr(dask_rows, "_value", None)
+    spread = open_table(frame(), columns=NAMES, id_column="key", engine=two_workers)
+    assert spread.columns == rows.columns
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        assert Encoding.read(spread, target="y").to_json() == encoding.to_json()
+        table = open_table(parquet, columns=NAMES, id_column="key", engine=two_workers)
+        assert Encoding.read(table, target="y").to_json() == encoding.to_json()
 
 
 @pytest.mark.parametrize("ends", [(0, 700), (0, 64, 128, 700), (0, *range(1, 20), 700)])

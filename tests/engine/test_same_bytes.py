@@ -8,7 +8,7 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
 
-from expost.data.readers import CellReader
+from expost.data._feeds import ParquetFeed, StreamFeed
 from expost.engine import engine_of
 from expost.glm import minimise
 from expost.neighbouring.expansion import curvature_of
@@ -90,14 +90,14 @@ def test_a_table_that_is_read_from_its_beginning_is_handed_out(
     typed, _ = opened(str(tmp_path / "table.csv"), "huber-hinge")
     release, _, encoding, _ = losses[0]
     stream = streamed(release, typed, encoding, local, SIZE).table.stream
-    assert not isinstance(stream.reader, CellReader)
+    assert isinstance(stream.reader.feed, StreamFeed)
     assert everything(losses[:1], two_workers, typed) == everything(losses[:1], local)
 
 
 def test_what_travels_holds_no_rows(losses):
     release, rows, encoding, _ = losses[0]
     stream = streamed(release, rows, encoding, None, SIZE).table.stream
-    assert isinstance(stream.reader, CellReader)
+    assert isinstance(stream.reader.feed, ParquetFeed)
     assert all(len(pickle.dumps(item)) < 200 for item in stream.items())
     content = pickle.dumps(stream)
     assert len(content) < 8_000

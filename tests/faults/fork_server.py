@@ -38,12 +38,12 @@ def _import_everything() -> None:
 
     from expost import rows
     from expost.cli import app  # noqa: F401 (what a process would begin with)
-    from expost.data import readers
+    from expost.data import _feeds
     from expost.jobs import audit, epsilon, profile, publish, runs  # noqa: F401 (as above)
     from expost.report.html import script, style_sheet
 
     script(), style_sheet()
-    rows._BLOCK_ROWS, readers._BLOCKS_AN_ITEM = BLOCK, BLOCKS
+    rows._BLOCK_ROWS, _feeds._BLOCKS_AN_ITEM = BLOCK, BLOCKS
     runs.made_now = lambda: MADE
 
 

@@ -1,9 +1,9 @@
-"""The structure of a CSV file, checked before DuckDB sees it.
+"""CSV files: their structure, checked while they are read for the first time, and their cells.
 
-DuckDB repairs silently: it drops a trailing delimiter, skips blank lines, renames equal columns,
-takes off spaces around a quoted cell and ignores the checksum of a gzip file. So this module reads
-the header itself and then checks the whole file once, a few megabytes at a time: a file that passes
-can be read in one way only.
+Arrow's reader repairs silently: it accepts quotes within a cell, skips blank lines and ignores the
+end of a cut gzip file. So this module reads the header itself and checks every chunk of a few
+megabytes before it hands it to that reader: a file that passes can be read in one way only. Later
+passes compare the file's size and time of change, and do not check again.
 
 The rules are those of RFC 4180: UTF-8 (a byte order mark is skipped), one delimiter, one kind of
 line end, every record as wide as the header, a quote only around a whole cell and doubled within
@@ -14,19 +14,22 @@ import csv
 import gzip
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv
 from numpy.typing import NDArray
 
+from expost.data._feeds import no_columns
 from expost.errors import InvalidInput
 
-__all__ = ["LONGEST_RECORD", "CsvShape", "read_shape"]
+__all__ = ["DELIMITERS", "LONGEST_RECORD", "CsvShape", "csv_batches", "read_shape"]
 
-# DuckDB holds a record in one buffer; a longer one is nearly always a quote that never closes.
+# A longer record is nearly always a quote that never closes.
 LONGEST_RECORD = 2_000_000
 DELIMITERS = (",", ";", "\t", "|")
 
@@ -47,36 +50,110 @@ class CsvShape:
     delimiter: str
     newline: str
     compressed: bool
-    records: int
 
 
 def read_shape(path: Path, *, compressed: bool, delimiter: str | None = None) -> CsvShape:
-    """Read the header of ``path`` and check every record against it.
+    """Read the header of ``path`` and check it.
+
+    Raises
+    ------
+    InvalidInput
+        With the file and its first line; the content of the line is never shown.
+    """
+    with _opened(path, compressed) as stream:
+        head, newline, _ = _header(path, _chunks(path, stream))
+    text = _decoded(path, head, line=1)
+    delimiter = _delimiter(path, text) if delimiter is None else delimiter
+    names = tuple(cell.strip() for cell in _cells(path, text, delimiter))
+    if "\n" in text or "\r" in text:
+        raise InvalidInput(f"{path}, line 1: a column name holds a line end; rename it.")
+    checker = _RecordChecker(path=path, width=len(names), delimiter=delimiter, newline=newline)
+    # The quotes of the header are checked like those of any other record.
+    checker.check(head + newline, first_line=1)
+    return CsvShape(
+        names=names, delimiter=delimiter, newline=newline.decode(), compressed=compressed
+    )
+
+
+def csv_batches(
+    path: Path, shape: CsvShape, indices: Sequence[int], *, check: bool
+) -> Iterator[Any]:
+    """Yield record batches of strings, one for each chunk, of the columns of these ``indices``.
+
+    ``check``: whether the structure is checked, in the same pass. A file without rows is refused.
 
     Raises
     ------
     InvalidInput
         With the file and the line of the first fault; the content of the line is never shown.
     """
-    with _opened(path, compressed) as stream:
-        head, newline, rest = _header(path, _chunks(path, stream))
-        text = _decoded(path, head, line=1)
-        delimiter = _delimiter(path, text) if delimiter is None else delimiter
-        names = tuple(cell.strip() for cell in _cells(path, text, delimiter))
-        if "\n" in text or "\r" in text:
-            # DuckDB takes the kind of all line ends from the first one, quoted or not.
-            raise InvalidInput(f"{path}, line 1: a column name holds a line end; rename it.")
-        checker = _RecordChecker(path=path, width=len(names), delimiter=delimiter, newline=newline)
-        # The quotes of the header are checked like those of any other record.
-        checker.check(head + newline, first_line=1)
-        records = checker.check_all(rest, first_line=1 + _lines(head + newline))
-    return CsvShape(
-        names=names,
-        delimiter=delimiter,
-        newline=newline.decode(),
-        compressed=compressed,
-        records=records,
+    newline = shape.newline.encode()
+    checker = _RecordChecker(
+        path=path, width=len(shape.names), delimiter=shape.delimiter, newline=newline
     )
+    parser = _Parser(shape, indices)
+    blank, records = 0, 0
+    with _opened(path, shape.compressed) as stream:
+        _, _, rest = _header(path, _chunks(path, stream))
+        for line, content in checker.complete(rest):
+            if check:
+                count, blank_here, after = checker.check(content, first_line=line)
+                if (blank and count) or after:
+                    raise InvalidInput(
+                        f"{path}, line {blank or blank_here}: is blank: must be a row; delete it."
+                    )
+                blank = blank or blank_here
+                records += count
+            # Blank lines are at the end.
+            if content.strip(b"\r\n"):
+                yield from parser.batches(path, content)
+    if check and records == 0:
+        raise InvalidInput(f"{path}: has a header and no rows: must have at least one.")
+
+
+class _Parser:
+    """Arrow's reader of a chunk of complete records, with all its settings."""
+
+    def __init__(self, shape: CsvShape, indices: Sequence[int]) -> None:
+        self._names = [f"c{index}" for index in range(len(shape.names))]
+        self._counted = not indices
+        wanted = [f"c{index}" for index in indices] or ["c0"]
+        self._parse = pa.csv.ParseOptions(
+            delimiter=shape.delimiter,
+            quote_char='"',
+            double_quote=True,
+            escape_char=False,
+            newlines_in_values=True,
+            ignore_empty_lines=True,
+        )
+        self._convert = pa.csv.ConvertOptions(
+            column_types=dict.fromkeys(wanted, pa.string()),
+            include_columns=wanted,
+            null_values=[],
+            strings_can_be_null=False,
+            quoted_strings_can_be_null=False,
+        )
+
+    def batches(self, path: Path, content: bytes) -> list[Any]:
+        """Return the cells of a chunk."""
+        # One block: the chunk is not divided again.
+        read = pa.csv.ReadOptions(
+            column_names=self._names, block_size=len(content) + 1, use_threads=False
+        )
+        try:
+            table = pa.csv.read_csv(
+                pa.BufferReader(content),
+                read_options=read,
+                parse_options=self._parse,
+                convert_options=self._convert,
+            )
+        except (pa.ArrowInvalid, pa.ArrowKeyError):
+            # A file that was checked, and changed.
+            raise InvalidInput(
+                f"{path}: could not be read to its end; check the file, or write it again."
+            ) from None
+        batches: list[Any] = table.to_batches()
+        return [no_columns(table.num_rows)] if self._counted else batches
 
 
 def _opened(path: Path, compressed: bool) -> BinaryIO:
@@ -162,38 +239,28 @@ class _RecordChecker:
     delimiter: str
     newline: bytes
 
-    def check_all(self, chunks: Iterator[bytes], *, first_line: int) -> int:
-        """Check every record; return their number."""
-        rest, line, records, blank = b"", first_line, 0, 0
+    def complete(self, chunks: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
+        """Yield the number of its first line and the complete records of each chunk in turn."""
+        rest, line = b"", 2
         for chunk in chunks:
-            content, rest = self._split(rest + chunk, line)
-            records, blank = self._add(content, line, records, blank)
-            line += _lines(content)
+            content = rest + chunk
+            cut = self._cut(content)
+            if len(content) - cut > LONGEST_RECORD:
+                raise self._too_long(line + _lines(content[:cut]))
+            if cut:
+                yield line, content[:cut]
+                line += _lines(content[:cut])
+            rest = content[cut:]
         if rest:
-            records, blank = self._add(rest + self.newline, line, records, blank)
-        if records == 0:
-            raise InvalidInput(f"{self.path}: has a header and no rows: must have at least one.")
-        return records
+            yield line, rest + self.newline
 
-    def _add(self, content: bytes, line: int, records: int, blank: int) -> tuple[int, int]:
-        """Add complete records; ``blank`` is the line of the first blank one, or 0."""
-        if not content:
-            return records, blank
-        count, blank_here, after = self.check(content, first_line=line)
-        if (blank and count) or after:
-            raise InvalidInput(
-                f"{self.path}, line {blank or blank_here}: is blank: must be a row; delete it."
-            )
-        return records + count, blank or blank_here
-
-    def _split(self, content: bytes, line: int) -> tuple[bytes, bytes]:
-        """Split after the last line end outside quotes: (complete records, the next one)."""
+    def _cut(self, content: bytes) -> int:
+        """Return where the last complete record ends, after a line end outside quotes."""
+        if b'"' not in content:
+            return content.rfind(self.newline[-1:]) + 1
         array = np.frombuffer(content, dtype=np.uint8)
         ends = np.flatnonzero((array == self.newline[-1]) & ~_inside(array))
-        cut = int(ends[-1]) + 1 if ends.size else 0
-        if len(content) - cut > LONGEST_RECORD:
-            raise self._too_long(line + _lines(content[:cut]))
-        return content[:cut], content[cut:]
+        return int(ends[-1]) + 1 if ends.size else 0
 
     def check(self, content: bytes, *, first_line: int) -> tuple[int, int, bool]:
         """Check complete records.
@@ -203,23 +270,28 @@ class _RecordChecker:
         """
         _decoded(self.path, content, line=first_line)
         array = np.frombuffer(content, dtype=np.uint8)
-        inside = _inside(array)
+        inside = _inside(array) if b'"' in content else None
+
+        def outside(mark: int) -> NDArray[np.bool_]:
+            marks: NDArray[np.bool_] = np.equal(array, mark)
+            return marks if inside is None else marks & ~inside
 
         def line(position: int) -> int:
             return first_line + _lines(content[:position])
 
-        self._check_bytes(array, inside, line)
-        if inside[-1]:
-            opened = np.flatnonzero(array == _QUOTE)[-1]
-            raise self._fault(line(int(opened)), "a quote is opened and never closed")
-        ends = np.flatnonzero((array == self.newline[-1]) & ~inside)
+        if b"\0" in content:
+            raise self._fault(line(content.index(b"\0")), "holds a NUL byte: not a text file")
+        self._check_line_ends(array, outside, line)
+        if inside is not None:
+            self._check_quotes(array, inside, line)
+        ends = np.flatnonzero(outside(self.newline[-1]))
         starts = np.concatenate(([0], ends[:-1] + 1))
         lengths = ends - starts - (len(self.newline) - 1)
         if np.any(lengths > LONGEST_RECORD):
             raise self._too_long(line(int(starts[np.argmax(lengths > LONGEST_RECORD)])))
         blank = lengths == 0
         first_blank = int(np.argmax(blank)) if blank.any() else len(ends)
-        commas = np.flatnonzero((array == ord(self.delimiter)) & ~inside)
+        commas = np.flatnonzero(outside(ord(self.delimiter)))
         cells = np.diff(np.searchsorted(commas, ends), prepend=0) + 1
         wrong = np.flatnonzero((cells != self.width) & ~blank)
         if wrong.size and wrong[0] < first_blank:
@@ -233,29 +305,30 @@ class _RecordChecker:
         blank_line = line(int(starts[first_blank])) if blank.any() else 0
         return int(np.count_nonzero(~blank)), blank_line, follows
 
-    def _check_bytes(
-        self, array: NDArray[np.uint8], inside: NDArray[np.bool_], line: Callable[[int], int]
+    def _check_line_ends(
+        self,
+        array: NDArray[np.uint8],
+        outside: Callable[[int], NDArray[np.bool_]],
+        line: Callable[[int], int],
     ) -> None:
-        """Raise unless quotes enclose cells, line ends are of one kind, and no byte is NUL."""
-        nul = np.flatnonzero(array == 0)
-        if nul.size:
-            raise self._fault(line(int(nul[0])), "holds a NUL byte: not a text file")
-        returns = (array == _CR) & ~inside
-        feeds = (array == _LF) & ~inside
+        """Raise unless all line ends outside quotes are of one kind."""
         if self.newline == b"\r\n":
-            mixed = (returns & (np.append(array[1:], 0) != _LF)) | (
-                feeds & (np.append(0, array[:-1]) != _CR)
+            mixed = (outside(_CR) & (np.append(array[1:], 0) != _LF)) | (
+                outside(_LF) & (np.append(0, array[:-1]) != _CR)
             )
         else:
-            mixed = returns if self.newline == b"\n" else feeds
+            mixed = outside(_CR if self.newline == b"\n" else _LF)
         if mixed.any():
             raise self._fault(
                 line(int(np.argmax(mixed))),
                 "ends differently from line 1: all line ends must be of one kind",
             )
+
+    def _check_quotes(
+        self, array: NDArray[np.uint8], inside: NDArray[np.bool_], line: Callable[[int], int]
+    ) -> None:
+        """Raise unless quotes enclose whole cells, and are closed."""
         quotes = np.flatnonzero(array == _QUOTE)
-        if not quotes.size:
-            return
         border = np.zeros(256, dtype=bool)
         border[[ord(self.delimiter), _QUOTE, *self.newline]] = True
         opening = inside[quotes]
@@ -267,6 +340,8 @@ class _RecordChecker:
                 line(int(stray[0])),
                 "has a quote within a cell: quotes must enclose a whole cell, and be doubled in it",
             )
+        if inside[-1]:
+            raise self._fault(line(int(quotes[-1])), "a quote is opened and never closed")
 
     def _fault(self, line: int, problem: str) -> InvalidInput:
         return InvalidInput(f"{self.path}, line {line}: {problem}.")
@@ -292,6 +367,8 @@ def _inside(array: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 def _lines(content: bytes) -> int:
     """Return the number of line ends in ``content``, also within quoted cells."""
+    if b"\r" not in content:
+        return content.count(b"\n")
     return content.count(b"\n") + content.count(b"\r") - content.count(b"\r\n")
 
 

@@ -18,16 +18,8 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from expost.data._duck import (
-    Origin,
-    RawColumn,
-    RawType,
-    Relation,
-    absent,
-    check_names,
-    identifier,
-    typed,
-)
+from expost.data._cells import RawColumn, RawType, absent, check_names, trimmed, typed
+from expost.data._feeds import Origin, StreamFeed
 from expost.data._query import SQLITE_MARK, Query
 from expost.errors import InvalidInput, require
 
@@ -68,12 +60,7 @@ class _Snapshot(ABC):
         """The column that the rows are ordered by."""
         return next(column for column in self.columns if column.name == self._query.key)
 
-    @property
-    def types(self) -> tuple[Any, ...]:
-        """The Arrow types of the columns; None for columns that cannot be read."""
-        return tuple(None if column.type == "other" else column.arrow for column in self.columns)
-
-    def batches(self, indices: Sequence[int]) -> Iterator[Any]:
+    def batches(self, indices: Sequence[int], first: bool) -> Iterator[Any]:
         """Yield the rows in the order of the key, which is checked and is the last column."""
         query = self._query
         chosen = [*(self.columns[index] for index in indices), self.key]
@@ -101,7 +88,8 @@ def _wrapped(query: Query, expressions: Sequence[str], end: str = "") -> str:
 
 def _cell(name: str) -> str:
     """Return the SQL of the cell of a column of :func:`_wrapped`."""
-    return f"q.{identifier(name)}"
+    quoted = name.replace('"', '""')
+    return f'q."{quoted}"'
 
 
 def _check_columns(query: Query, names: Sequence[str]) -> None:
@@ -115,11 +103,12 @@ def database(query: Query) -> Origin:
     """Return the rows of a query, in the order of its key."""
     snapshot: _Snapshot = _Postgres(query) if query.kind == "postgresql" else _Sqlite(query)
     columns = tuple(
-        RawColumn(name=column.name, sql=f"c{index}", type=column.type, described=column.described)
-        for index, column in enumerate(snapshot.columns)
+        RawColumn(name=column.name, type=column.type, described=column.described)
+        for column in snapshot.columns
     )
     return Origin(
-        relation=Relation(label=query.label, clause="source", arrow=snapshot),
+        label=query.label,
+        feed=StreamFeed(label=query.label, batches=snapshot.batches),
         columns=columns,
         rows=snapshot.rows,
         key=query.key,
@@ -139,7 +128,7 @@ class _Increasing:
             row = self._checked + pc.index(keys.is_null(), True).as_py() + 1
             raise InvalidInput(f"{self._label}, row {row}: is missing: every row must have an id.")
         if pa.types.is_string(keys.type):
-            keys = pc.utf8_trim(keys, " ")  # as ids are compared
+            keys = trimmed(keys)  # as ids are compared
         if self._last is not None and len(keys):
             keys = pa.concat_arrays([self._last, keys])
         before, after = keys.slice(0, len(keys) - 1), keys.slice(1)
@@ -238,7 +227,7 @@ class _Postgres(_Snapshot):
             sql, arrow = f"{sql}::double precision", pa.float64()
         else:
             arrow = field.type
-        column = typed(name, sql, arrow)
+        column = typed(name, arrow)
         kind = "other" if described == "money" else column.type
         if name == self._query.key and kind not in ("integer", "text"):
             sql, arrow, kind = f"{sql}::text", pa.string(), "text"

@@ -1,7 +1,7 @@
-"""Files, databases and tables in memory, as relations of raw columns.
+"""Files, databases and tables in memory, as feeds of raw columns.
 
-A raw column is an SQL expression with the type that its source declares. CSV declares none: its
-cells are strings until a scan of all of them (``expost.data.sources``).
+A raw column has the type that its source declares. CSV declares none: its cells are strings until
+a pass over all of them (``expost.data.sources``).
 """
 
 import glob
@@ -9,10 +9,8 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -20,26 +18,26 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet
 
-from expost.data._csv import LONGEST_RECORD, CsvShape, read_shape
+from expost.data._cells import RawColumn, check_names, declared, one_type, typed
+from expost.data._csv import csv_batches, read_shape
 from expost.data._databases import database
-from expost.data._duck import (
+from expost.data._feeds import (
     Origin,
-    RawColumn,
-    Relation,
+    ParquetFeed,
     Stamp,
-    check_names,
-    declared,
-    glob_quoted,
-    identifier,
-    one_type,
-    plain,
-    string,
-    typed,
+    StreamFeed,
+    broken,
+    checked,
+    no_columns,
+    reading_arrow,
 )
 from expost.data._query import Query
 from expost.errors import InvalidInput
 
-__all__ = ["arrow_array", "columns_of", "files_of", "is_frame", "open_origin", "reading_arrow"]
+if TYPE_CHECKING:
+    from expost.engine import Engine
+
+__all__ = ["arrow_array", "columns_of", "files_of", "is_frame", "open_origin"]
 
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
@@ -52,7 +50,9 @@ _NUMBER = re.compile(r"[+-]?[0-9.]*[0-9][0-9.]*([eE][+-]?[0-9]+)?")
 _GLOB_MARKS = frozenset("*?[")
 
 
-def open_origin(source: Any, *, delimiter: str | None) -> Origin:
+def open_origin(
+    source: Any, *, delimiter: str | None = None, engine: "Engine | None" = None
+) -> Origin:
     """Open a source of rows: a path, a glob, a folder, a query, a frame or a dict of columns."""
     if isinstance(source, Query):
         return database(source)
@@ -71,7 +71,7 @@ def open_origin(source: Any, *, delimiter: str | None) -> Origin:
         # Imported here: it imports this module.
         from expost.data.dask_rows import frame_origin
 
-        return frame_origin(source)
+        return frame_origin(source, engine)
     return _in_memory(source)
 
 
@@ -131,7 +131,7 @@ def _folder(folder: Path) -> Origin:
         )
     for path in paths:
         if not _starts_with(path, _PARQUET):
-            raise _broken(path, "Parquet")
+            raise broken(path, "Parquet")
     cells = [_partition(path.relative_to(folder).parts[:-1]) for path in paths]
     for path, partition in zip(paths, cells, strict=True):
         if list(partition) != list(cells[0]):
@@ -195,23 +195,6 @@ def _label(paths: Sequence[Path]) -> str:
     return str(paths[0]) if len(paths) == 1 else f"{paths[0]} … {paths[-1]}"
 
 
-def _broken(path: Path, kind: str) -> InvalidInput:
-    return InvalidInput(f"{path}: is not a whole {kind} file; write or copy it again.")
-
-
-@contextmanager
-def reading_arrow(path: Path, kind: str) -> Iterator[None]:
-    """Replace Arrow's errors about a damaged file by one that names the file."""
-    try:
-        yield
-    except InvalidInput:
-        raise
-    except (FileNotFoundError, PermissionError) as error:
-        raise InvalidInput(f"{path}: cannot be read ({error.strerror}).") from None
-    except (pa.ArrowException, OSError, ValueError):
-        raise _broken(path, kind) from None
-
-
 def _stamps(paths: Sequence[Path]) -> tuple[Stamp, ...]:
     return tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in paths)
 
@@ -224,36 +207,25 @@ def _csv(paths: Sequence[Path], delimiter: str | None) -> Origin:
     ]
     first = shapes[0]
     for path, shape in zip(paths, shapes, strict=True):
-        if replace(shape, records=first.records) != first:
+        if shape != first:
             raise InvalidInput(
                 f"{path}: differs from {paths[0]} in its header, delimiter, line ends or"
                 " compression: files read together must agree in all of them."
             )
     label = _label(paths)
     check_names(label, first.names)
-    columns = tuple(
-        RawColumn(name=name, sql=f"c{index}", type="cell", described="text")
-        for index, name in enumerate(first.names)
-    )
-    relation = Relation(label=label, clause=_read_csv(paths, first), files=stamps)
+
+    def batches(indices: Sequence[int], check: bool) -> Iterator[Any]:
+        for path in paths:
+            yield from csv_batches(path, first, indices, check=check)
+
     return Origin(
-        relation=relation,
-        columns=columns,
-        rows=sum(shape.records for shape in shapes),
+        label=label,
+        feed=StreamFeed(label=label, batches=batches, files=stamps),
+        columns=tuple(RawColumn(name=name, type="cell", described="text") for name in first.names),
+        rows=None,
+        files=stamps,
         doubtful_header=any(_NUMBER.fullmatch(name) for name in first.names),
-    )
-
-
-def _read_csv(paths: Sequence[Path], shape: CsvShape) -> str:
-    """Return the call of DuckDB's reader with all its settings; columns are c0, c1 and so on."""
-    files = ", ".join(glob_quoted(path) for path in paths)
-    columns = ", ".join(f"'c{index}': 'VARCHAR'" for index in range(len(shape.names)))
-    compression = "gzip" if shape.compressed else "none"
-    return (
-        f"read_csv([{files}], auto_detect = false, columns = {{{columns}}}, header = true,"
-        f" delim = {string(shape.delimiter)}, quote = '\"', escape = '\"', comment = '',"
-        f" compression = '{compression}', max_line_size = {LONGEST_RECORD + 1000},"
-        " strict_mode = true, null_padding = false, ignore_errors = false)"
     )
 
 
@@ -273,23 +245,13 @@ def _parquet(
     label = label or _label(paths)
     columns = declared(label, schemas[0])
     check_names(label, [*(column.name for column in columns), *(name for name, _ in partitions)])
-    cells = [f"{identifier(column.name)} AS {column.sql}" for column in columns]
-    for name, _ in partitions:
-        column = RawColumn(name=name, sql=f"c{len(columns)}", type="mixed", described="text")
-        columns.append(column)
-        cells.append(f"{identifier(name)} AS {column.sql}")
-    files = ", ".join(glob_quoted(path) for path in paths)
-    clause = (
-        f"(SELECT {', '.join(cells)} FROM read_parquet([{files}], union_by_name = false,"
-        f" hive_partitioning = {str(bool(partitions)).lower()}, hive_types_autocast = false))"
+    feed = ParquetFeed(
+        names=tuple(column.name for column in columns),
+        files=stamps,
+        partitions=tuple(cells for _, cells in partitions),
     )
-    return Origin(
-        relation=Relation(label=label, clause=clause, files=stamps),
-        columns=tuple(columns),
-        rows=rows,
-        parquet=True,
-        partitions=partitions,
-    )
+    constants = (RawColumn(name=name, type="mixed", described="text") for name, _ in partitions)
+    return Origin(label=label, feed=feed, columns=(*columns, *constants), rows=rows, files=stamps)
 
 
 def _check_schemas(paths: Sequence[Path], schemas: Sequence[Any]) -> None:
@@ -301,36 +263,17 @@ def _check_schemas(paths: Sequence[Path], schemas: Sequence[Any]) -> None:
             )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _ArrowFeed:
-    """Arrow record batches of files or of a dataset, in order."""
-
-    types: tuple[Any, ...]
-    batches: Callable[[Sequence[int]], Iterator[Any]]
-
-
-def _checked(batch: Any) -> Any:
-    """Validate every cell of a batch from a file; return it in types that DuckDB reads."""
-    batch.validate(full=True)
-    return pa.RecordBatch.from_arrays(list(map(plain, batch.columns)), names=batch.schema.names)
-
-
 def _arrow_origin(
     label: str,
     schema: Any,
     rows: int,
-    batches: Callable[[Sequence[int]], Iterator[Any]],
+    batches: Callable[[Sequence[int], bool], Iterator[Any]],
     files: tuple[Stamp, ...] = (),
 ) -> Origin:
-    columns = tuple(declared(label, schema))
+    columns = declared(label, schema)
     check_names(label, [column.name for column in columns])
-    types = tuple(
-        None if column.type == "other" else plain(pa.array([], field.type)).type
-        for column, field in zip(columns, schema, strict=True)
-    )
-    feed = _ArrowFeed(types=types, batches=batches)
-    relation = Relation(label=label, clause="source", arrow=feed, files=files)
-    return Origin(relation=relation, columns=columns, rows=rows)
+    feed = StreamFeed(label=label, batches=batches, files=files)
+    return Origin(label=label, feed=feed, columns=columns, rows=rows, files=files)
 
 
 def _arrow_files(paths: Sequence[Path]) -> Origin:
@@ -342,10 +285,13 @@ def _arrow_files(paths: Sequence[Path]) -> Origin:
             rows += sum(batch.num_rows for batch in _ipc_batches(file, ()))
     _check_schemas(paths, schemas)
 
-    def batches(indices: Sequence[int]) -> Iterator[Any]:
+    def batches(indices: Sequence[int], first: bool) -> Iterator[Any]:
+        # Arrow returns the columns in the order of the file.
+        order = sorted(indices)
         for path in paths:
             with reading_arrow(path, "Arrow"), pa.memory_map(str(path)) as file:
-                yield from map(_checked, _ipc_batches(file, indices))
+                for batch in map(checked, _ipc_batches(file, order)):
+                    yield batch.select([order.index(index) for index in indices] or [0])
 
     return _arrow_origin(_label(paths), schemas[0], rows, batches, stamps)
 
@@ -367,13 +313,13 @@ def _dataset(source: Any) -> Origin:
     except (pa.ArrowException, OSError, ValueError):
         raise InvalidInput(f"{label}: cannot be read; check its files.") from None
 
-    def batches(indices: Sequence[int]) -> Iterator[Any]:
+    def batches(indices: Sequence[int], first: bool) -> Iterator[Any]:
         names = [source.schema.names[index] for index in indices]
         try:
             for batch in source.to_batches(
                 columns=names, batch_size=_FETCH, batch_readahead=2, fragment_readahead=1
             ):
-                yield _checked(batch)
+                yield checked(batch) if names else no_columns(batch.num_rows)
         except (pa.ArrowException, OSError, ValueError):
             raise InvalidInput(f"{label}: could not be read to its end; check its files.") from None
 
@@ -390,15 +336,11 @@ def _in_memory(source: Any) -> Origin:
         raise InvalidInput(
             f"{label}: its columns have different lengths: all must have one cell per row."
         )
-    columns, kept = [], {}
-    for index, (name, array) in enumerate(arrays):
-        column = typed(name, f"c{index}", array.type)
-        columns.append(column)
-        if column.type != "other":
-            kept[f"c{index}"] = plain(array)
+    table = pa.table([array for _, array in arrays], names=names)
     return Origin(
-        relation=Relation(label=label, clause="source", arrow=pa.table(kept)),
-        columns=tuple(columns),
+        label=label,
+        feed=StreamFeed.held(label, table),
+        columns=tuple(typed(name, array.type) for name, array in arrays),
         rows=lengths.pop() if lengths else 0,
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 from expost import _checks
 from expost.data import _entries
 from expost.data._entries import Entry, LevelEntry, Mark, NumericEntry, Target
+from expost.data._summaries import MOST_LEVELS, CellSummary
 from expost.data.sources import Column, Kind, Table
 from expost.errors import InvalidInput, PrivacyLeakWarning
 from expost.notices import listed, warn
@@ -25,9 +26,6 @@ __all__ = [
     "warn_of_leak",
 ]
 
-# Levels of one column at most; a column of names has one per row.
-_MOST_LEVELS = 1_000
-_BLOCK_CELLS = 2**20
 # What a template has for a column.
 _TEMPLATE = frozenset({"kind", "range", "fill", "levels", "missing_level"})
 
@@ -257,25 +255,33 @@ def read_columns(
         if column.name != target and column.name not in given.dropped
     ]
     unknown = [column for column in features if column.name not in given.entries]
-    moments = _moments(
-        table, [column for column in unknown if column.kind == "numeric" and _varies(column)]
-    )
+    summaries = table.summaries([column.name for column in unknown])
     levels = table.levels(
-        [column.name for column in unknown if column.kind == "text"], at_most=_MOST_LEVELS
+        [column.name for column in unknown if column.kind == "text"], at_most=MOST_LEVELS
+    )
+    medians = table.medians(
+        [
+            column.name
+            for column in features
+            if column.kind == "numeric"
+            and 0 < column.missing < table.rows
+            and column.name not in released
+            and getattr(given.entries.get(column.name), "fill", None) is None
+        ]
     )
     entries: list[Entry] = []
     dropped = [(name, Mark.PRIVATE if name in released else Mark.GIVEN) for name in given.dropped]
     for column in features:
         entry = given.entries.get(column.name)
         if entry is None and column.kind == "numeric":
-            entry = _numeric_entry(column, table.rows, moments.get(column.name))
+            entry = _numeric_entry(column, table.rows, summaries[column.name])
         elif entry is None:
             entry = _level_entry(column, levels[column.name])
         if entry is None:
             dropped.append((column.name, Mark.READ))
         else:
             is_released = column.name in released
-            entries.append(entry if is_released else _with_missing(table, column, entry))
+            entries.append(entry if is_released else _with_missing(table, column, entry, medians))
     if not entries and released:
         raise InvalidInput(
             f"{table.label}: no level of any column passed the threshold of the private encoding:"
@@ -315,17 +321,12 @@ def check_rows(table: Table) -> None:
         raise InvalidInput(f"{table.label}: has {table.rows} row(s): must have at least 2.")
 
 
-def _varies(column: Column) -> bool:
-    return column.low < column.high
-
-
-def _numeric_entry(
-    column: Column, rows: int, moments: tuple[float, float] | None
-) -> NumericEntry | None:
+def _numeric_entry(column: Column, rows: int, summary: CellSummary) -> NumericEntry | None:
     """Return the entry of a numeric column; None if it is constant."""
-    if moments is not None:
-        mean, scale = moments
-        return NumericEntry(name=column.name, mean=mean, scale=scale, mark=Mark.READ)
+    if column.low < column.high:
+        # The deviation of a few subnormals may round to 0.
+        scale = max(summary.spread, float(np.finfo(np.float64).smallest_subnormal))
+        return NumericEntry(name=column.name, mean=summary.mean, scale=scale, mark=Mark.READ)
     if 0 < column.missing < rows:
         # All its numbers are equal: only a missing cell carries information.
         return NumericEntry(name=column.name, mean=column.low, scale=1.0, mark=Mark.READ)
@@ -337,7 +338,7 @@ def _level_entry(column: Column, levels: tuple[str, ...] | None) -> LevelEntry |
     if levels is None:
         hint = f" ({column.notice.rstrip('.')})" if column.notice else ""
         raise InvalidInput(
-            f"column {column.name!r}: has more than {_MOST_LEVELS:,} levels: drop it, name it as"
+            f"column {column.name!r}: has more than {MOST_LEVELS:,} levels: drop it, name it as"
             f" the id column, or give its levels{hint}."
         )
     if len(levels) + (column.missing > 0) < 2:
@@ -345,7 +346,9 @@ def _level_entry(column: Column, levels: tuple[str, ...] | None) -> LevelEntry |
     return LevelEntry(name=column.name, levels=levels, mark=Mark.READ)
 
 
-def _with_missing(table: Table, column: Column, entry: Entry) -> Entry:
+def _with_missing(
+    table: Table, column: Column, entry: Entry, medians: Mapping[str, float]
+) -> Entry:
     """Return ``entry`` with a fill or a level for missing cells, if it needs one."""
     if column.missing == 0:
         return entry
@@ -358,41 +361,7 @@ def _with_missing(table: Table, column: Column, entry: Entry) -> Entry:
             f"column {column.name!r}: has no number to compute a fill from; give a fill, or drop"
             " the column."
         )
-    return replace(entry, fill=table.median(column.name), fill_mark=Mark.READ)
-
-
-def _moments(table: Table, columns: Sequence[Column]) -> dict[str, tuple[float, float]]:
-    """Return (mean, standard deviation) of each numeric column without missing cells, in one pass.
-
-    z = (x − low)/(high − low) lies in [0, 1], so nothing over- or underflows; blocks are merged by
-    Chan, Golub & LeVeque (1983): M₂ = M₂ᵃ + M₂ᵇ + δ²·nᵃnᵇ/n, δ the difference of their means. The
-    blocks depend on the number of columns alone, so the result is the same for every caller.
-    """
-    if not columns:
-        return {}
-    names = [column.name for column in columns]
-    low = np.array([column.low for column in columns])
-    span = np.array([column.high for column in columns]) - low
-    count = np.zeros(len(columns))
-    mean, squares = np.zeros(len(columns)), np.zeros(len(columns))
-    size = max(64, _BLOCK_CELLS // len(columns))
-    for block in table.blocks(size, columns=names):
-        for index, cells in enumerate(block.columns):
-            values = np.asarray(cells.drop_null())
-            if not len(values):
-                continue
-            z = (values - low[index]) / span[index]
-            total = count[index] + len(z)
-            delta = z.mean() - mean[index]
-            squares[index] += ((z - z.mean()) ** 2).sum()
-            squares[index] += delta**2 * count[index] * len(z) / total
-            mean[index] += delta * len(z) / total
-            count[index] = total
-    scale = span * np.sqrt(squares / count)
-    # A span of a few subnormals may round to a scale of 0.
-    scale = np.maximum(scale, np.finfo(np.float64).smallest_subnormal)
-    centre = low + span * mean
-    return {name: (float(centre[index]), float(scale[index])) for index, name in enumerate(names)}
+    return replace(entry, fill=medians[column.name], fill_mark=Mark.READ)
 
 
 def read_target(table: Table, target: str, given: Given, *, regression: bool) -> Target:

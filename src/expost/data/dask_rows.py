@@ -2,8 +2,7 @@
 
 A collection consists of partitions that are not computed yet. Blocks of rows have their own size,
 so each is cut from one or several partitions, on the cluster; this process holds only the recipe.
-Rows are read here only to open a frame (kinds, levels, medians), one partition at a time, like
-those of a file.
+Where the engine is not a cluster, rows are computed here.
 """
 
 import sys
@@ -12,22 +11,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from expost.data._duck import Origin, RawColumn, Relation, check_names, one_type, plain, typed
+from expost.data._cells import RawColumn, check_names, one_type, plain, typed
 from expost.data._entries import Mark, NumericEntry, Target, class_labels
+from expost.data._feeds import Block, Origin, aligned_spans, spans
+from expost.data._summaries import run_pass
 from expost.data.encoding import Encoding
 from expost.data.frames import position_names
-from expost.data.readers import Block, CellReader, spans
 from expost.data.sources import Column, Table
 from expost.data.unit_ball import UnitBall
 from expost.engine.dask import computing
 from expost.errors import InvalidInput, require
 
-__all__ = ["DaskFeed", "DaskReader", "array_encoding", "array_table", "frame_origin"]
+if TYPE_CHECKING:
+    from expost.engine import Engine
+
+__all__ = ["DaskFeed", "array_encoding", "array_table", "frame_origin"]
 
 _NOTHING = "nothing"
 _START = b"start"
@@ -152,25 +155,7 @@ def _value(recipe: Any, holder: Any, **options: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DaskFeed:
-    """The partitions, read one after another by this process."""
-
-    parts: _Parts
-
-    @property
-    def types(self) -> tuple[Any, ...]:
-        """The Arrow types of the columns; None for columns that cannot be used."""
-        return self.parts.types
-
-    def batches(self, indices: Sequence[int]) -> Iterator[Any]:
-        """Yield the rows of each partition."""
-        for partition, length in enumerate(self.parts.lengths):
-            recipe = self.parts.cut(partition, indices, 0, length)
-            yield from _value(recipe, self.parts.holder).to_batches()
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DaskReader(CellReader):
-    """A reader of the blocks of a collection, which are cut on the cluster.
+    """The partitions of a collection, whose blocks are cut on the cluster.
 
     An item is a recipe for the rows of a few blocks, the same ones for all partitions; items of one
     partition follow each other, so that it is still in memory. ``parts`` is not pickled: a worker
@@ -180,18 +165,19 @@ class DaskReader(CellReader):
     parts: _Parts | None = field(repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "parts": None}
+        return {"parts": None}
 
-    def items(self) -> Iterator[Any]:
+    def items(
+        self, indices: Sequence[int], size: int, *, rows: int | None, aligned: bool = False
+    ) -> Iterator[Any]:
         """Yield the recipes, in order."""
         if self.parts is None:
             raise InvalidInput(
                 "only the process that opened a Dask collection can cut it into blocks."
             )
         dask = require("dask", caller="a Dask collection", extra="dask")
-        indices = [int(short.removeprefix("c")) for _, short in self.names]
         lengths, ends = self.parts.lengths, list(accumulate(self.parts.lengths))
-        for span in spans(self.rows, self.size):
+        for span in aligned_spans(ends, size) if aligned else spans(ends[-1], size):
             cuts = []
             first, last = bisect_right(ends, span.start), bisect_left(ends, span.stop)
             for partition in range(first, last + 1):
@@ -201,19 +187,39 @@ class DaskReader(CellReader):
                     cuts.append(self.parts.cut(partition, indices, low, high))
             yield dask.delayed(_joined, pure=True)(span.start, *cuts)
 
-    def blocks(self, item: Any) -> Iterator[Block]:
+    def blocks(self, item: Any, indices: Sequence[int], size: int) -> Iterator[Block]:
         """Yield the blocks of an item; compute it here, if the cluster has not."""
         table = item
         if not isinstance(table, pa.Table):
             holder = None if self.parts is None else self.parts.holder
             table = _value(item, holder, scheduler="synchronous")
         start = int(table.schema.metadata[_START])
-        for low in range(0, table.num_rows, self.size):
-            yield self.block(start + low, table.slice(low, self.size))
+        for low in range(0, table.num_rows, size):
+            batch = table.slice(low, size).combine_chunks().to_batches()[0]
+            yield Block(start=start + low, batch=batch)
 
 
-def frame_origin(frame: Any) -> Origin:
-    """Return a Dask dataframe as raw columns, after one scan of each partition on the cluster."""
+@dataclass(frozen=True)
+class _Computed:
+    """The task that returns the value of an item; ``holder`` is not pickled."""
+
+    holder: Any = None
+
+    def __reduce__(self) -> tuple[type["_Computed"], tuple[()]]:
+        return _Computed, ()
+
+    def __call__(self, item: Any) -> Any:
+        """Compute the item here, if the cluster has not."""
+        if hasattr(item, "__dask_graph__"):
+            return _value(item, self.holder, scheduler="synchronous")
+        return item
+
+
+def frame_origin(frame: Any, engine: "Engine | None" = None) -> Origin:
+    """Return a Dask dataframe as raw columns, after one pass over its partitions.
+
+    Each is computed by the ``engine``, to learn its length and the types of its columns.
+    """
     label = "the dataframe"
     dask = require("dask", caller="a Dask dataframe", extra="dask")
     names = list(frame.columns)
@@ -224,11 +230,11 @@ def frame_origin(frame: Any) -> Origin:
     frame = frame.optimize()
     keys, graph = list(frame.__dask_keys__()), dict(frame.__dask_graph__())
     shape_of = dask.delayed(_shape, pure=True)
-    recipe = dask.delayed(list)([shape_of(_one_key(graph, key)) for key in keys])
-    shapes = _value(recipe, _holder(graph))
+    recipes = (shape_of(_one_key(graph, key)) for key in keys)
+    shapes = list(run_pass(engine, _Computed(_holder(graph)), recipes))
     columns, types = [], []
     for index, name in enumerate(names):
-        column, type_ = _declared(name, index, [shape[1][index] for shape in shapes])
+        column, type_ = _declared(name, [shape[1][index] for shape in shapes])
         columns.append(column)
         types.append(type_)
     parts = _Parts(
@@ -239,8 +245,8 @@ def frame_origin(frame: Any) -> Origin:
         names=tuple(names),
         types=tuple(types),
     )
-    relation = Relation(label=label, clause="source", arrow=DaskFeed(parts=parts))
-    return Origin(relation=relation, columns=tuple(columns), rows=parts.rows)
+    feed = DaskFeed(parts=parts)
+    return Origin(label=label, feed=feed, columns=tuple(columns), rows=parts.rows)
 
 
 def _shape(frame: Any) -> tuple[int, list[Any]]:
@@ -255,11 +261,11 @@ def _shape(frame: Any) -> tuple[int, list[Any]]:
     return len(frame), types
 
 
-def _declared(name: str, index: int, types: Sequence[Any]) -> tuple[RawColumn, Any]:
+def _declared(name: str, types: Sequence[Any]) -> tuple[RawColumn, Any]:
     """Return the raw column, and the type of its cells; None if it cannot be used."""
     known = [type_ for type_ in types if not pa.types.is_null(type_)] or [pa.string()]
     cells = {plain(pa.array([], type_)).type for type_ in known if _usable(type_)}
-    column = typed(name, f"c{index}", known[0])
+    column = typed(name, known[0])
     if column.type == "other":
         return column, None
     if len(cells) != 1 or len({_usable(type_) for type_ in known}) != 1:
@@ -271,7 +277,7 @@ def _declared(name: str, index: int, types: Sequence[Any]) -> tuple[RawColumn, A
 
 
 def _usable(type_: Any) -> bool:
-    return typed("", "", type_).type != "other"
+    return typed("", type_).type != "other"
 
 
 def array_table(X: Any, y: Any, *, text: bool) -> Table:
@@ -306,11 +312,8 @@ def array_table(X: Any, y: Any, *, text: bool) -> Table:
         names=names,
         types=types,
     )
-    raw = tuple(
-        typed(name, f"c{index}", type_)
-        for index, (name, type_) in enumerate(zip(names, types, strict=True))
-    )
-    relation = Relation(label="the arrays", clause="source", arrow=DaskFeed(parts=parts))
+    raw = tuple(typed(name, type_) for name, type_ in zip(names, types, strict=True))
+    feed = DaskFeed(parts=parts)
     kinds = [Column(name=name, kind="numeric", missing=0) for name in names[:-1]]
     kinds.append(Column(name=_TARGET, kind="text" if text else "numeric", missing=0))
     return Table(
@@ -319,7 +322,7 @@ def array_table(X: Any, y: Any, *, text: bool) -> Table:
         rows=parts.rows,
         id_column=None,
         missing=(),
-        origin=Origin(relation=relation, columns=raw, rows=parts.rows),
+        origin=Origin(label="the arrays", feed=feed, columns=raw, rows=parts.rows),
     )
 
 

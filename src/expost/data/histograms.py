@@ -324,12 +324,13 @@ class Counted:
         )
         numbers = {name: np.zeros(bins + 1, dtype=np.int64) for name in columns}
         levels: dict[str, dict[str | None, int]] = {name: {} for name in columns}
-        for block in table.blocks(columns=list(columns)):
-            for (name, ends), values in zip(columns.items(), block.columns, strict=True):
+        task = _BlockCounts(ranges=tuple(columns.values()), bins=bins)
+        for counts in table.map(task, list(columns)):
+            for (name, ends), own in zip(columns.items(), counts, strict=True):
                 if ends is not None:
-                    numbers[name] += np.bincount(_bins(values, ends, bins), minlength=bins + 1)
+                    numbers[name] += own
                 else:
-                    _add(levels[name], values, name)
+                    _add(levels[name], own, name)
         return cls(
             columns=tuple(
                 _counted_levels(name, levels[name])
@@ -372,9 +373,26 @@ class Counted:
         return np.concatenate([self.cells(block) for block in blocks])
 
 
-def _add(counts: dict[str | None, int], values: Any, name: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _BlockCounts:
+    """The task that counts the cells of a block; ``ranges``: None for a column of levels."""
+
+    ranges: tuple[tuple[float, float] | None, ...]
+    bins: int
+
+    def __call__(self, batch: Any) -> list[Any]:
+        """Return the counts of each column: of its bins, or pairs of a level and its count."""
+        return [
+            pc.value_counts(cells).to_pylist()
+            if ends is None
+            else np.bincount(_bins(cells, ends, self.bins), minlength=self.bins + 1)
+            for ends, cells in zip(self.ranges, batch.columns, strict=True)
+        ]
+
+
+def _add(counts: dict[str | None, int], pairs: list[dict[str, Any]], name: str) -> None:
     """Add the levels of a block to the counts of a column."""
-    for pair in pc.value_counts(values).to_pylist():
+    for pair in pairs:
         counts[pair["values"]] = counts.get(pair["values"], 0) + pair["counts"]
     if len(counts) > _MOST_LEVELS:
         raise InvalidInput(

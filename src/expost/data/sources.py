@@ -1,4 +1,4 @@
-"""Tables that are read in blocks and in order, by DuckDB.
+"""Tables that are read in blocks and in order, in passes of an engine.
 
     table = open_table("people.csv", id_column="number", missing=("", "?"))
     for block in table.blocks(10_000): ...
@@ -13,67 +13,55 @@ missing    Cells that equal one of the declared tokens are null. Spaces around a
 row        counted from 1 in messages, without the header.
 
 No cell is repaired or shown. ``table.notices`` lists possibly unintended effects.
+
+Passes
+------
+Opening a table is one pass, which reads each cell once: kinds, missing cells, ranges, levels, means
+and standard deviations, ids and the structure of a file. :meth:`Table.levels`,
+:meth:`Table.retyped` and the constants of an encoding are taken from its summary and need none.
+More passes are needed for medians, because only the last row shows which columns have missing
+cells, and for ids that do not fit into memory.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from expost import _checks
 from expost._order import median
+from expost.data import _summaries
+from expost.data._cells import Kind, absent, floats
 from expost.data._csv import DELIMITERS
-from expost.data._duck import Origin, RawColumn, Relation, absent, is_number
+from expost.data._feeds import Origin, StreamFeed
 from expost.data._origins import open_origin
 from expost.data._query import query_of
+from expost.data._summaries import (
+    CellSummary,
+    Column,
+    ColumnScan,
+    block_rows,
+    distinct_ids,
+    run_pass,
+    summarise,
+)
+from expost.data.readers import CellReader, reader_of
 from expost.errors import InvalidInput
 from expost.types import IntArray
 
-__all__ = ["Column", "Kind", "Table", "in_blocks", "open_table"]
+if TYPE_CHECKING:
+    from expost.engine import Engine
 
-Kind = Literal["numeric", "text", "boolean"]
+__all__ = ["Column", "Kind", "Table", "open_table", "origin_of"]
 
-# Squares and products of two entries must not overflow (as in _checks).
-_LARGEST = 1e150
-_LONGEST = 2**53
-_NOT_FINITE = "[+-]?(nan|inf|infinity)"
-# Tokens that commonly mean "missing"; other cells are never shown, they may be personal.
-_USUAL_TOKENS = frozenset(
-    {"", "?", "-", "--", ".", "*", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing"}
-)
+T = TypeVar("T")
 
-# Rows that are read at a time; blocks of another size are assembled from them.
+# Rows that are read at a time.
 _FETCH = 2**14
-_AGGREGATES = 5
-# Cells that may be held in memory, to count distinct keys or to compute a median.
-_HELD = 2**22
-
-
-@dataclass(frozen=True, kw_only=True)
-class Column:
-    """A column of a table.
-
-    Attributes
-    ----------
-    name
-        Its name.
-    kind
-        "numeric", "text" or "boolean".
-    missing
-        The number of its missing cells.
-    low, high
-        The range of the cells of a numeric column that are not missing (0 if there are none).
-    notice
-        A note on a possibly unintended effect, or "".
-    """
-
-    name: str
-    kind: Kind
-    missing: int
-    low: float = field(default=0.0, repr=False)
-    high: float = field(default=0.0, repr=False)
-    notice: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +84,8 @@ class Table:
         The source of the rows.
     left_out
         Notes on rows that were left out.
+    engine
+        The workers of the passes; None: threads of this process.
     """
 
     label: str
@@ -105,6 +95,7 @@ class Table:
     missing: tuple[str, ...]
     origin: Origin = field(repr=False)
     left_out: tuple[str, ...] = ()
+    engine: "Engine | None" = field(default=None, repr=False, compare=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -123,12 +114,16 @@ class Table:
             )
         return tuple(notices)
 
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {column.name: column for column in self.columns}
+
     def __getitem__(self, name: str) -> Column:
         """Return the column ``name``."""
-        for column in self.columns:
-            if column.name == name:
-                return column
-        raise absent(name, self.label, self.names)
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise absent(name, self.label, self.names) from None
 
     def require(self, names: Iterable[str]) -> None:
         """Raise :class:`InvalidInput` unless every one of ``names`` is a column."""
@@ -158,19 +153,16 @@ class Table:
         size = _checks.integer("size", size, least=1)
         if columns is None:
             columns = (*self.names, *([] if self.id_column is None else [self.id_column]))
-        wanted = list(columns)
-        expressions = [self.expression(name) for name in wanted]
-        batches = self.origin.relation.batches(expressions, size=min(size, _FETCH))
-        count = 0
-        for arrays in map(_joined, in_blocks(batches, size)):
-            block = pa.RecordBatch.from_arrays(arrays, names=wanted)
-            count += block.num_rows
-            yield block
-        if count != self.rows:
-            raise InvalidInput(
-                f"{self.label}: had {self.rows} rows and now has {count}: it changed while it was"
-                " being read; start again."
-            )
+        reader = reader_of(self, columns, size, aligned=True)
+        for item in reader.items():
+            for block in reader.blocks(item):
+                yield block.batch
+
+    def map(self, task: Callable[[Any], T], columns: Sequence[str]) -> Iterator[T]:
+        """Yield the result of ``task`` for each block of typed cells, in order, on the engine."""
+        reader = reader_of(self, columns, block_rows(len(columns)), aligned=True)
+        for results in run_pass(self.engine, _Blockwise(reader, task), reader.items()):
+            yield from results
 
     def column(self, name: str) -> Any:
         """Return a column as an Arrow array: float64, string or boolean, null where missing."""
@@ -178,7 +170,7 @@ class Table:
         return pa.concat_arrays(chunks)
 
     def levels(self, names: Sequence[str], *, at_most: int) -> dict[str, tuple[str, ...] | None]:
-        """Return the distinct cells of string columns, sorted, in one pass.
+        """Return the distinct cells of string columns, sorted.
 
         Parameters
         ----------
@@ -187,36 +179,70 @@ class Table:
         at_most
             A column with more distinct cells has None.
         """
+        levels = {name: summary.levels for name, summary in self.summaries(names).items()}
+        many = [name for name, known in levels.items() if known is None]
+        if at_most > _summaries.MOST_LEVELS and many:
+            levels |= self._all_levels(many, at_most)
+        return {
+            name: None if known is None or len(known) > at_most else tuple(sorted(known))
+            for name, known in levels.items()
+        }
+
+    def _all_levels(self, names: list[str], at_most: int) -> dict[str, frozenset[str] | None]:
+        """Return the distinct cells of columns with more of them than a summary has, in a pass."""
         levels: dict[str, set[str] | None] = {name: set() for name in names}
-        for block in self.blocks(columns=list(levels)) if levels else ():
-            for name, cells in zip(list(levels), block.columns, strict=True):
+        for distinct in self.map(_distinct, names):
+            for name, cells in zip(names, distinct, strict=True):
                 known = levels[name]
                 if known is not None:
-                    known.update(cells.drop_null().unique().to_pylist())
+                    known.update(cells)
                     levels[name] = known if len(known) <= at_most else None
-        return {
-            name: None if known is None else tuple(sorted(known)) for name, known in levels.items()
-        }
+        return {name: None if known is None else frozenset(known) for name, known in levels.items()}
+
+    def summaries(self, names: Sequence[str]) -> dict[str, CellSummary]:
+        """Return the summaries of columns; those that were not read yet are, in one pass."""
+        known = {name: self[name].summary for name in names}
+        unread = [name for name, summary in known.items() if summary is None]
+        if unread:
+            new = _scanned(self, {name: self[name].kind for name in unread})
+            known |= {column.name: column.summary for column in new}
+        return {name: summary for name, summary in known.items() if summary is not None}
 
     def median(self, name: str) -> float:
         """Return the median of the cells of a numeric column that are not missing."""
-        if (
-            self.rows > _HELD
-            and self.origin.relation.aggregate([f"count({self.expression(name)})"])[0]
-        ):
-            return median(lambda: map(_present, self.blocks(columns=[name])))
-        (value,) = self.origin.relation.aggregate([f"median({self.expression(name)})"])
-        if value is None:
-            raise InvalidInput(f"column {name!r}: has no numbers, so it has no median.")
-        return float(value)
+        return self.medians([name])[name]
+
+    def medians(self, names: Sequence[str]) -> dict[str, float]:
+        """Return the medians of numeric columns, of as many in one pass as memory holds."""
+        summaries = self.summaries(names)
+        for name, summary in summaries.items():
+            if not summary.numbers:
+                raise InvalidInput(f"column {name!r}: has no numbers, so it has no median.")
+        medians, waiting = dict[str, float](), list(names)
+        while waiting:
+            count = max(1, _summaries.HELD // self.rows)
+            some, waiting = waiting[:count], waiting[count:]
+            if self.rows > _summaries.HELD:
+                medians[some[0]] = median(partial(self._numbers, some[0]))
+                continue
+            parts = list(self.map(_present, some))
+            for index, name in enumerate(some):
+                ordered = np.sort(np.concatenate([part[index] for part in parts]))
+                lower, upper = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+                # Halved first: the sum of two may overflow.
+                medians[name] = float(lower if lower == upper else 0.5 * lower + 0.5 * upper)
+        return medians
+
+    def _numbers(self, name: str) -> Iterator[Any]:
+        """Yield the numbers of a column in blocks, without the missing ones."""
+        return (columns[0] for columns in self.map(_present, [name]))
 
     def retyped(self, kinds: Mapping[str, Kind]) -> "Table":
         """Return the table with the named columns read as these ``kinds``, text or numeric."""
         changed = {name: kind for name, kind in kinds.items() if self[name].kind != kind}
         if not changed:
             return self
-        _, columns = _scan(self.origin, list(changed), self.missing, changed)
-        new = {column.name: column for column in columns}
+        new = {column.name: column for column in _scanned(self, changed)}
         return replace(self, columns=tuple(new.get(column.name, column) for column in self.columns))
 
     def kept(self, index: IntArray, notice: str) -> "Table":
@@ -225,32 +251,71 @@ class Table:
         ``notice`` describes the rows that are left out.
         """
         wanted = [*self.names, *([] if self.id_column is None else [self.id_column])]
-        raws = [self.origin[name] for name in wanted]
-        batches = self.origin.relation.batches([raw.sql for raw in raws], size=_FETCH)
-        table = pa.Table.from_batches(batches)
-        cells = [f"c{position}" for position in range(len(raws))]
-        held = table.rename_columns(cells).take(pa.array(index)).combine_chunks()
-        relation = Relation(label=self.label, clause="source", arrow=held)
-        origin = replace(
-            self.origin,
-            relation=relation,
-            columns=tuple(replace(raw, sql=sql) for raw, sql in zip(raws, cells, strict=True)),
-            rows=len(index),
-            parquet=False,
-            partitions=(),
+        raws = tuple(self.origin[name] for name in wanted)
+        indices = [self.origin.index(name) for name in wanted]
+        feed, size = self.origin.feed, block_rows(len(wanted))
+        blocks = (
+            block.batch
+            for item in feed.items(indices, size, rows=self.rows, aligned=True)
+            for block in feed.blocks(item, indices, size)
         )
-        kinds: dict[str, Kind] = {
-            column.name: column.kind for column in self.columns if column.kind != "boolean"
+        names = [f"c{position}" for position in range(len(wanted))]
+        batches = [
+            pa.RecordBatch.from_arrays(batch.columns[: len(wanted)], names=names)
+            for batch in blocks
+        ]
+        held = pa.Table.from_batches(batches).take(pa.array(index)).combine_chunks()
+        origin = Origin(
+            label=self.label,
+            feed=StreamFeed.held(self.label, held),
+            columns=raws,
+            rows=len(index),
+            doubtful_header=self.origin.doubtful_header,
+            key=self.origin.key,
+        )
+        kinds: dict[str, Kind | None] = {
+            column.name: None if column.kind == "boolean" else column.kind
+            for column in self.columns
         }
-        rows, columns = _scan(origin, self.names, self.missing, kinds)
-        return replace(self, columns=tuple(columns), rows=rows, origin=origin, left_out=(notice,))
+        table = replace(self, columns=(), rows=len(index), origin=origin, left_out=(notice,))
+        scans = [ColumnScan.of(origin, name, kind) for name, kind in kinds.items()]
+        return replace(table, columns=tuple(_summarised(table, scans)))
 
-    def expression(self, name: str) -> str:
-        """Return the SQL of the cell of a column, as its kind in the table."""
-        if name == self.id_column:
-            return self.origin[name].text(self.missing)
-        kind = self[name].kind  # first: it raises if there is no such column
-        return self.origin[name].typed(kind, self.missing)
+    def kind(self, name: str) -> Kind:
+        """Return the kind that the cells of a column are read as; ids are always strings."""
+        return "text" if name == self.id_column else self[name].kind
+
+
+@dataclass(frozen=True)
+class _Blockwise:
+    """A task on every block of an item."""
+
+    reader: CellReader
+    task: Callable[[Any], Any]
+
+    def __call__(self, item: Any) -> list[Any]:
+        """Return the results, block by block."""
+        return [self.task(block.batch) for block in self.reader.blocks(item)]
+
+
+def _distinct(batch: Any) -> list[list[str]]:
+    return [cells.unique().drop_null().to_pylist() for cells in batch.columns]
+
+
+def _present(batch: Any) -> list[Any]:
+    """Return the numbers of each column that are not missing."""
+    return [floats(cells.drop_null()) for cells in batch.columns]
+
+
+def origin_of(source: Any) -> Origin:
+    """Return a source before any of its rows is read: its label, its columns and its key.
+
+    Parameters
+    ----------
+    source
+        A source of :func:`open_table`.
+    """
+    return open_origin(query_of(source, None, None))
 
 
 def open_table(
@@ -263,8 +328,9 @@ def open_table(
     kinds: Mapping[str, Kind] | None = None,
     delimiter: str | None = None,
     query: str | None = None,
+    engine: "Engine | None" = None,
 ) -> Table:
-    """Open a table and check every cell of its columns once.
+    """Open a table and check every cell of its columns, in one pass.
 
     Parameters
     ----------
@@ -289,6 +355,9 @@ def open_table(
     query
         For a database: one SELECT, or the name of a table. All passes read the rows of this
         moment, in the order of ``id_column``, which is required.
+    engine
+        The workers of all passes (:func:`expost.engine.engine_of`), which must outlive the table;
+        by default threads of this process.
 
     Returns
     -------
@@ -303,8 +372,8 @@ def open_table(
     tokens = _tokens(missing)
     if delimiter is not None:
         _checks.one_of("delimiter", delimiter, DELIMITERS)
-    origin = open_origin(query_of(source, query, id_column), delimiter=delimiter)
-    label = origin.relation.label
+    origin = open_origin(query_of(source, query, id_column), delimiter=delimiter, engine=engine)
+    label = origin.label
     names = [column.name for column in origin.columns]
     known = dict(kinds or {})
     # The column that orders the rows of a database is a key, and a feature only if it is named.
@@ -318,268 +387,94 @@ def open_table(
     if origin.rows == 0:
         raise InvalidInput(f"{label}: has no rows: must have at least one.")
     features = [name for name in names if name in set(wanted) and name != id_column]
-    rows, scanned = _scan(origin, features, tokens, known)
-    if rows != origin.rows:
-        raise InvalidInput(
-            f"{label}: has {origin.rows} rows, of which DuckDB read {rows}; write it again."
-        )
+    scans = [ColumnScan.of(origin, name, known.get(name)) for name in features]
     table = Table(
         label=label,
-        columns=tuple(scanned),
-        rows=rows,
+        columns=(),
+        rows=0,
         id_column=id_column,
         missing=tokens,
         origin=origin,
+        engine=engine,
     )
-    if id_column is not None:
-        _check_ids(table, id_column, repeat=ids_repeat)
-    return table
+    return _opened(table, scans, ids_repeat=ids_repeat)
 
 
-def _scan(
-    origin: Origin, names: Sequence[str], missing: tuple[str, ...], kinds: Mapping[str, Kind]
-) -> tuple[int, list[Column]]:
-    """Return the number of rows, and each named column after one scan of its cells."""
-    scans = [
-        _ColumnScan(origin=origin, raw=origin[name], missing=missing, kind=kinds.get(name))
-        for name in names
-    ]
-    stages: tuple[list[str], ...] = (["1 AS one"], ["one"], ["one"])
-    aggregates = ["count(one)"]
-    for index, scan in enumerate(scans):
-        for stage, expressions in zip(stages, scan.stages(index), strict=True):
-            stage += expressions
-        aggregates += scan.aggregates(index)
-    rows, *figures = origin.relation.aggregate(aggregates, *stages)
-    return int(rows), [
-        scan.column(int(rows), figures[_AGGREGATES * index : _AGGREGATES * (index + 1)])
-        for index, scan in enumerate(scans)
-    ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _ColumnScan:
-    """One scan of all cells of a column; ``kind`` is its kind if that is known.
-
-    A scan is five aggregates: present (not missing), numbers, low, high and infinite. A column is
-    read again only for the details of a message: only some of its cells are numbers, or some
-    exceed 2⁵³.
-    """
-
-    origin: Origin
-    raw: RawColumn
-    missing: tuple[str, ...]
-    kind: Kind | None
-
-    def __post_init__(self) -> None:
-        declared = "text" if self.raw.categorical else self.raw.type
-        if declared == "other":
-            self.raw.text(())  # raises: the type cannot be used
-        possible = ("boolean" if declared == "boolean" else "numeric", "text")
-        if self.kind is not None and self.kind not in possible:
-            raise InvalidInput(
-                f"column {self.raw.name!r}: is of type {self.raw.described}: cannot be read as"
-                f" {self.kind}; must be one of {', '.join(possible)}."
-            )
-
-    @property
-    def _family(self) -> Literal["cells", "integer", "float", "plain"]:
-        """The type of the scan; plain: only missing cells are counted."""
-        if self.raw.type in ("integer", "float"):
-            as_text = self.kind == "text" or (self.raw.categorical and self.kind is None)
-            return "plain" if as_text else "integer" if self.raw.type == "integer" else "float"
-        guessed = self.raw.type in ("cell", "mixed") and self.kind is None
-        return "cells" if guessed or self.kind == "numeric" else "plain"
-
-    def stages(self, index: int) -> tuple[list[str], list[str], list[str]]:
-        """Return expressions over the relation, and two stages over these.
-
-        In the last one t is the cell, w its value as a DOUBLE if it has one, v that value if it is
-        a finite number; each name ends in ``index``.
-        """
-        t, w, v = f"t{index}", f"w{index}", f"v{index}"
-        cell = f"{self.raw.text(self.missing)} AS {t}"
-        match self._family:
-            case "cells":
-                value, test = f"TRY_CAST({t} AS DOUBLE)", is_number(t, w)
-            case "plain":
-                value, test = "CAST(NULL AS DOUBLE)", "false"
-            case "integer" | "float":
-                number = f"{self.raw.number(self.missing)} AS {w}"
-                finite = f"CASE WHEN isfinite({w}) THEN {w} END AS {v}"
-                return [f"{self.raw.sql} AS {t}", number], [t, w], [t, w, finite]
-        return [cell], [t, f"{value} AS {w}"], [t, w, f"CASE WHEN {test} THEN {w} END AS {v}"]
-
-    def aggregates(self, index: int) -> list[str]:
-        """Return the SQL of the five aggregates over the last stage."""
-        t, w, v = f"t{index}", f"w{index}", f"v{index}"
-        present = w if self._family in ("integer", "float") else t
-        return [
-            f"count({present})",
-            f"count({v})",
-            f"min({v})",
-            f"max({v})",
-            f"count(CASE WHEN isinf({w}) THEN 1 END)",
-        ]
-
-    def column(self, rows: int, figures: Sequence[Any]) -> Column:
-        """Return the column with these five aggregates; raise :class:`InvalidInput` on a fault."""
-        present, numbers, infinite = int(figures[0]), int(figures[1]), int(figures[4])
-        low, high = (0.0 if figure is None else float(figure) for figure in figures[2:4])
-        name, missing = self.raw.name, rows - present
-        match self._family:
-            case "plain":
-                boolean = self.raw.type == "boolean" and self.kind != "text"
-                kind: Kind = "boolean" if boolean and not self.raw.categorical else "text"
-                return Column(name=name, kind=kind, missing=missing)
-            case "cells":
-                if numbers < present or (present == 0 and self.kind is None):
-                    notice = self._explain(present, numbers, infinite)
-                    return Column(name=name, kind="text", missing=missing, notice=notice)
-            case "integer" | "float":
-                if infinite:
-                    raise self._fault("isinf({w})", "is infinite: must be finite; drop or fill it")
-                if numbers < present:
-                    raise self._fault(
-                        "isnan({w})",
-                        "is NaN: a missing cell must be null (None; .fill_nan(None) in polars)",
-                    )
-        self._check_size(low, high)
-        return Column(name=name, kind="numeric", missing=missing, low=low, high=high)
-
-    @property
-    def _where(self) -> str:
-        return f"{self.origin.relation.label}, column {self.raw.name!r}"
-
-    def _check_size(self, low: float, high: float) -> None:
-        """Raise unless integers are exact in float64 and squares do not overflow."""
-        largest = max(-low, high)
-        if largest >= _LONGEST and self._family != "float":
-            integer = "t0" if self._family == "integer" else "TRY_CAST(t0 AS HUGEINT)"
-            # A decimal number, 1e20 or 12345678901234567890.5, is meant as a float.
-            shape = "true" if self._family == "integer" else "regexp_full_match(t0, '[+-]?[0-9]+')"
-            past = f"coalesce({integer} > {_LONGEST} OR {integer} < -{_LONGEST}, true)"
-            condition = f"abs(v0) >= {_LONGEST} AND {shape} AND {past}"
-            if self._first_row(condition) is not None:
-                raise self._fault(
-                    condition,
-                    "is an integer past 2**53, which float64 cannot represent exactly;"
-                    " rescale the column, leave it out, or name it as the id column",
-                )
-        if not largest <= _LARGEST:
-            raise self._fault(
-                f"abs({{v}}) > {_LARGEST}",
-                f"is too large: must be at most {_LARGEST:g} in magnitude; rescale the column",
-            )
-
-    def _explain(self, present: int, numbers: int, infinite: int) -> str:
-        """Return the notice of a column that is partly numeric; raise if it must be numeric."""
-        if numbers == 0 and infinite == 0 and self.kind is None:
-            return ""
-        words, overflow, first, last = self.origin.relation.aggregate(
-            [
-                f"count(CASE WHEN regexp_full_match(lower(t0), '{_NOT_FINITE}') THEN 1 END)",
-                "count(CASE WHEN isinf(w0) AND regexp_matches(t0, '[0-9]') THEN 1 END)",
-                "min(CASE WHEN v0 IS NULL THEN t0 END)",
-                "max(CASE WHEN v0 IS NULL THEN t0 END)",
-            ],
-            *self.stages(0),
-        )
-        if numbers == 0 and overflow == 0 and self.kind is None:
-            return ""
-        others = present - numbers
-        not_number = "{t} IS NOT NULL AND {v} IS NULL"
-        if others == words + overflow:
-            problem = "is not a finite number" if words else "is too large for float64"
-            raise self._fault(
-                not_number,
-                f"{problem}: rescale the column, or declare the cell missing (missing=…)",
-            )
-        token = first if first == last and str(first).lower() in _USUAL_TOKENS else None
-        hint = "" if token is None else f"; if {token!r} means missing, declare it so (missing=…)"
-        if self.kind == "numeric":
-            raise self._fault(
-                not_number,
-                f"is not a number ({others} of {present} cells are not), and the column was"
-                f" declared numeric{hint}",
-            )
-        return (
-            f"column {self.raw.name!r}: {others} of {present} cells are not numbers, so it is read"
-            f" as text{hint}."
-        )
-
-    def _fault(self, condition: str, problem: str) -> InvalidInput:
-        """Return the error about the first row where ``condition`` on {t}, {w} and {v} holds."""
-        row = self._first_row(condition.format(t="t0", w="w0", v="v0"))
-        at = "" if row is None else f", row {row}"
-        return InvalidInput(f"{self._where}{at}: {problem}.")
-
-    def _first_row(self, condition: str) -> int | None:
-        return self.origin.relation.first_row(condition, *self.stages(0))
-
-
-def _present(block: Any) -> Any:
-    """Return the numbers of a block of one column that are not missing."""
-    return block.column(0).drop_null().to_numpy(zero_copy_only=False)
-
-
-def _check_ids(table: Table, name: str, *, repeat: bool) -> None:
-    """Raise unless every row has an id, and all differ; if ids ``repeat``, at least two."""
-    relation, cell = table.origin.relation, table.origin[name].text(table.missing)
+def _opened(table: Table, scans: Sequence[ColumnScan], *, ids_repeat: bool) -> Table:
+    """Return the table after its first pass."""
+    origin, name = table.origin, table.id_column
+    key = None if name is None else ColumnScan.of(origin, name, "text")
+    if not scans and key is None and origin.rows is not None:
+        return replace(table, rows=origin.rows)
     # The key of a database is compared with the one before whenever it is read.
-    ordered = name == table.origin.key and not repeat
-    (present,) = relation.aggregate(["count(id)"], [f"{cell} AS id"])
-    # In several passes, by the hashes of the ids, each of which fits into memory.
-    passes = 0 if ordered else -(-table.rows // _HELD)
-    queries = [
-        f"count(DISTINCT id) FILTER (hash(id) % {passes} = {number})" for number in range(passes)
+    counted = key is not None and not ids_repeat and name != origin.key
+    summary = summarise(
+        origin, scans, table.missing, key=key, hold_ids=counted, engine=table.engine
+    )
+    rows = summary.rows
+    if origin.rows not in (None, rows):
+        raise InvalidInput(
+            f"{table.label}: has {origin.rows} rows, of which {rows} could be read; write it again."
+        )
+    columns = [
+        scan.column(table.label, rows, cells)
+        for scan, cells in zip(scans, summary.columns, strict=True)
     ]
-    counts = (relation.aggregate([query], [f"{cell} AS id"])[0] for query in queries)
-    distinct = present if ordered else sum(counts)
-    column = f"{table.label}, {'person' if repeat else 'id'} column {name!r}"
-    if present < table.rows:
-        row = relation.first_row("id IS NULL", [f"{cell} AS id"])
-        remedy = (
-            "every row must have a person; give the row its own entry if it is the only one of a"
-            " person."
-            if repeat
-            else "every row must have an id."
-        )
-        raise InvalidInput(f"{column}, row {row}: is missing: {remedy}")
-    if repeat and distinct < 2:
-        raise InvalidInput(
-            f"{column}: one person owns every row, so that no row would be left to train on without"
-            " that person; name another column."
-        )
-    if distinct < present and not repeat:
-        raise InvalidInput(
-            f"{column}: {present - distinct} row(s) repeat the id of another: it must be different"
-            " in each; name another column."
-        )
+    if key is not None:
+        owner = "person" if ids_repeat else "id"
+        column = f"{table.label}, {owner} column {name!r}"
+        if summary.without_id is not None:
+            remedy = (
+                "every row must have a person; give the row its own entry if it is the only one of"
+                " a person."
+                if ids_repeat
+                else "every row must have an id."
+            )
+            raise InvalidInput(f"{column}, row {summary.without_id}: is missing: {remedy}")
+        if ids_repeat and not summary.distinct_ids:
+            raise InvalidInput(
+                f"{column}: one person owns every row, so that no row would be left to train on"
+                " without that person; name another column."
+            )
+        if counted:
+            if summary.ids is not None:
+                distinct = pc.count_distinct(summary.ids).as_py()
+            else:
+                distinct = distinct_ids(origin, key, table.missing, rows, table.engine)
+            if distinct < rows:
+                raise InvalidInput(
+                    f"{column}: {rows - distinct} row(s) repeat the id of another: it must be"
+                    " different in each; name another column."
+                )
+    return replace(table, columns=tuple(columns), rows=rows, origin=replace(origin, rows=rows))
 
 
-def in_blocks(batches: Iterator[Any], size: int) -> Iterator[list[Any]]:
-    """Yield the parts of ``batches`` that make up blocks of ``size`` rows; the last is shorter."""
-    pending: list[Any] = []
-    count = 0
-    for batch in batches:
-        start = 0
-        while start < batch.num_rows:
-            part = batch.slice(start, size - count)
-            pending.append(part)
-            start += part.num_rows
-            count += part.num_rows
-            if count == size:
-                yield pending
-                pending, count = [], 0
-    if pending:
-        yield pending
+def _scanned(table: Table, kinds: Mapping[str, Kind]) -> list[Column]:
+    """Return columns of a table as these kinds; a pass reads those that were not summarised so."""
+    scans = {
+        name: ColumnScan.of(table.origin, name, None if kind == "boolean" else kind)
+        for name, kind in kinds.items()
+    }
+    columns = {}
+    unread = []
+    for name, scan in scans.items():
+        summary = table[name].summary
+        if summary is None or (scan.has_numbers and not summary.has_numbers):
+            unread.append(scan)
+        else:
+            columns[name] = scan.column(table.label, table.rows, summary)
+    columns |= {column.name: column for column in _summarised(table, unread)}
+    return [columns[name] for name in kinds]
 
 
-def _joined(batches: list[Any]) -> list[Any]:
+def _summarised(table: Table, scans: Sequence[ColumnScan]) -> list[Column]:
+    """Return columns after one pass over their cells."""
+    if not scans:
+        return []
+    summary = summarise(table.origin, scans, table.missing, engine=table.engine)
     return [
-        pa.concat_arrays([batch.column(index) for batch in batches])
-        for index in range(batches[0].num_columns)
+        scan.column(table.label, table.rows, cells)
+        for scan, cells in zip(scans, summary.columns, strict=True)
     ]
 
 

@@ -43,7 +43,7 @@ _UNREACHED = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDI
 _QUIET = {"distributed.admin.large-graph-warning-threshold": "1 TiB"}
 
 # The packages that read the rows and compute with them.
-_PACKAGES = ("expost", "numpy", "scipy", "pyarrow", "duckdb")
+_PACKAGES = ("expost", "numpy", "scipy", "pyarrow")
 
 
 class DaskEngine:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from expost import _checks
 from expost.data import Encoding, Table, open_table
+from expost.data.sources import origin_of
 from expost.errors import InvalidInput
 from expost.groups.columns import printable
 from expost.jobs.table import unknown_notices
@@ -92,7 +93,7 @@ class EstimatorReader:
     ) -> "EstimatorReader":
         """Return a reader with the encoding of this table."""
         tokens = tuple(missing)
-        names = [column.name for column in open_table(source, columns=[]).origin.columns]
+        names = [column.name for column in origin_of(source).columns]
         for name in drop:
             if name not in names:
                 raise InvalidInput(

@@ -76,8 +76,10 @@ def run(job: EpsilonRequest, progress: Progress = SILENT) -> Outcome:
         check_place(job.out, resume=job.resume, force=job.force)
         question = question_of(job)
         progress.phase("reading the table")
-        with _Work.start("epsilon", job, opened(job), notes, progress) as work:
-            return work.done(question)
+        with job.streaming.workers() as engine:
+            table = opened(job, engine=engine)
+            with _Work.start("epsilon", job, table, notes, progress, engine) as work:
+                return work.done(question)
 
 
 def question_of(job: EpsilonRequest) -> Question:

@@ -21,7 +21,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from expost.data import Encoding, Table
-from expost.engine import SILENT, Progress
+from expost.engine import SILENT, Engine, Progress
 from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes
 from expost.files.parts import Part
@@ -92,8 +92,10 @@ def run(job: ProfileRequest, progress: Progress = SILENT) -> Outcome:
         _check(job)
         progress.phase("reading the table")
         given = None if job.model is None else Release.load(job.model)
-        opened = open_for_profile(job, given or _drawn_before(job))
-        return run_opened(job, given, opened, notes, progress)
+        drawn = given or _drawn_before(job)
+        with job.streaming.workers() as engine:
+            opened = open_for_profile(job, drawn, engine)
+            return run_opened(job, given, opened, notes, engine, progress)
 
 
 def run_opened(
@@ -101,6 +103,7 @@ def run_opened(
     given: Release | None,
     opened: tuple[Table, Encoding],
     notes: Callable[[], list[str]],
+    engine: Engine,
     progress: Progress = SILENT,
 ) -> Outcome:
     """Run the job of an open table; ``given`` is the model to profile, None to draw one."""
@@ -120,6 +123,7 @@ def run_opened(
         opened,
         notes,
         progress,
+        engine,
         more={"model": None if given is None else given.to_json()["sha256"]},
         lost=job.lost,
         inputs=[path for path in inputs_of(job) if not (keeps and path == job.model)],

@@ -8,6 +8,7 @@ import numpy as np
 
 from expost import _checks
 from expost.data import Encoding, Table
+from expost.engine import Engine
 from expost.errors import InvalidInput
 from expost.jobs.requests import ProfileRequest
 from expost.jobs.streaming import is_streamed
@@ -76,7 +77,9 @@ def check_request(job: ProfileRequest) -> None:
         refuse_fixed(job, "model", (*_OF_A_MODEL, "classes", *OF_AN_ENCODING, "encoding"))
 
 
-def open_for_profile(job: ProfileRequest, release: Release | None) -> tuple[Table, Encoding]:
+def open_for_profile(
+    job: ProfileRequest, release: Release | None, engine: Engine | None = None
+) -> tuple[Table, Encoding]:
     """Open the table, with the encoding of the model if there is one; no row is held."""
     if release is None:
         histograms = budget_of(
@@ -87,12 +90,17 @@ def open_for_profile(job: ProfileRequest, release: Release | None) -> tuple[Tabl
             private_encoding=job.private_encoding,
         ).histogram_release()
         return opened(
-            job, job.person_column, lambda table: limited(job, table, None), release=histograms
+            job,
+            job.person_column,
+            lambda table: limited(job, table, None),
+            release=histograms,
+            engine=engine,
         )
     remedy = "profile it in Python with expost.profile"
     encoding = model_encoding(release, job.model, job.target, remedy=remedy)
     check_no_feature(job.person_column, encoding, "model")
-    table = encoding.open(job.source, **key_options(job.id_column, job.person_column))
+    keys = key_options(job.id_column, job.person_column)
+    table = encoding.open(job.source, engine=engine, **keys)
     return limited(job, table, release), encoding
 
 

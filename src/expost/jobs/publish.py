@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from expost.data import Encoding, Table
-from expost.engine import SILENT, Progress
+from expost.engine import SILENT, Engine, Progress
 from expost.errors import ExpostError, InvalidInput
 from expost.files.atomic import write_json
 from expost.files.parts import PartStore
@@ -115,15 +115,23 @@ def run(job: PublishRequest, progress: Progress = SILENT) -> Outcome:
         if job.kind != "data-dependent":
             # A named ledger that does not exist is an error, reported before any work.
             model_notices(job.model, job.ledger, job.source, None)
-        plan, opened = _plan(job, release), _opened(job, release)
-        _check_names(job, plan.file_name)
+        plan = _plan(job, release)
         more: dict[str, Any] = {"model": release.to_json()["sha256"]}
         options: dict[str, Any] = {"lost": job.lost, "releases": (plan.file_name,)}
-        if opened is not None:
-            with _Work.start(
-                "publish", job, opened, notes, progress, more=more, plan=plan, **options
-            ) as work:
-                return work.done()
+        if job.source is not None:
+            with job.streaming.workers() as engine:
+                opened = _opened(job, release, engine)
+                _check_names(job, plan.file_name)
+                with _Work.start(
+                    "publish", job, opened, notes, progress, engine, more=more, plan=plan, **options
+                ) as work:
+                    return work.done()
+        if job.kind == "data-dependent":
+            raise InvalidInput(
+                "DATA: a data-dependent report needs the table that the model was made from; name"
+                " it, with its --target."
+            )
+        _check_names(job, plan.file_name)
         more["rows"] = None
         with running_job("publish", job, blocks=False, more=more, **options) as run_:
             report, files, notices = _Publication(job, plan, run_).report(None, progress)
@@ -153,18 +161,11 @@ def _plan(job: PublishRequest, release: Release) -> ReportPlan:
     )
 
 
-def _opened(job: PublishRequest, release: Release) -> tuple[Table, Encoding] | None:
-    """Open the table with the model's encoding, if one is given; no row is held."""
-    if job.source is None:
-        if job.kind == "data-dependent":
-            raise InvalidInput(
-                "DATA: a data-dependent report needs the table that the model was made from; name"
-                " it, with its --target."
-            )
-        return None
+def _opened(job: PublishRequest, release: Release, engine: Engine) -> tuple[Table, Encoding]:
+    """Open the table with the model's encoding; no row is held."""
     remedy = "publish it in Python with expost.publish, or without a table"
     encoding = model_encoding(release, job.model, job.target, remedy=remedy)
-    return encoding.open(job.source, id_column=job.id_column), encoding
+    return encoding.open(job.source, id_column=job.id_column, engine=engine), encoding
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,10 @@ class Streaming:
     resume: bool = False
     memory: int | None = None
 
+    def workers(self) -> AbstractContextManager[Engine]:
+        """Return the engine of all passes, which open the table too."""
+        return engine_of("local" if self.engine is None else self.engine)
+
 
 def available_memory() -> int:
     """Return the bytes of memory of this machine, or of the control group of this process."""
@@ -184,6 +188,7 @@ class TableWork:
         opened: tuple[Table, Encoding],
         notes: Callable[[], list[str]],
         progress: Progress,
+        engine: Engine,
         *,
         more: Mapping[str, Any] | None = None,
         lost: str = "",
@@ -198,19 +203,15 @@ class TableWork:
         table, encoding = opened
         blocks = is_streamed(job.streaming, job.out, table.rows, len(encoding.feature_names))
         more = {**(more or {}), "rows": table.rows}
-        name = "local" if job.streaming.engine is None else job.streaming.engine
-        with (
-            running_job(
-                command,
-                job,
-                blocks=blocks,
-                more=more,
-                lost=lost,
-                inputs=inputs,
-                releases=releases,
-            ) as run,
-            engine_of(name) as engine,
-        ):
+        with running_job(
+            command,
+            job,
+            blocks=blocks,
+            more=more,
+            lost=lost,
+            inputs=inputs,
+            releases=releases,
+        ) as run:
             if encoding.histograms is not None:
                 # Drawn once: a resumed run has the encoding that it began with.
                 kept = run.kept("encoding", Encoding.from_json)
@@ -238,7 +239,7 @@ class TableWork:
         opened, hold = (self.table, self.encoding), not self.blocks
         source = table_rows(opened, ball, label_scale, self.engine, self.progress)
         kept = self.run.kept("facts", _facts_from)
-        if kept is not None and not hold and self.table.origin.relation.files:
+        if kept is not None and not hold and self.table.origin.files:
             return source, replace(source, summary=kept.summary), kept
         rows, facts = read_rows(source, hold=hold)
         if kept is None:

@@ -15,9 +15,10 @@ from expost.data import (
     Table,
     given_encoding,
     open_encoded,
-    open_table,
 )
 from expost.data.encoding import ReleaseHistograms
+from expost.data.sources import origin_of
+from expost.engine import Engine
 from expost.errors import (
     InvalidInput,
     PrivacyLeakWarning,
@@ -188,6 +189,7 @@ def opened(
     person: str | None = None,
     limited: Callable[[Table], Table] = lambda table: table,
     release: ReleaseHistograms | None = None,
+    engine: Engine | None = None,
 ) -> tuple[Table, Encoding]:
     """Open the table and return it with its encoding; no row is held.
 
@@ -199,6 +201,8 @@ def opened(
         Returns the table with the rows to read.
     release : ReleaseHistograms, optional
         Releases the histograms of a private encoding.
+    engine : Engine, optional
+        The workers of all passes over the table.
     """
     options: dict[str, Any] = {
         "target": job.target,
@@ -206,6 +210,7 @@ def opened(
         "regression": is_regression(job),
         "limited": limited,
         "release": release,
+        "engine": engine,
         **key_options(job.id_column, person),
     }
     given = None if job.encoding is None else given_encoding(job.encoding)
@@ -265,7 +270,7 @@ def _columns(job: TableRequest, person: str | None) -> list[str] | None:
     """Return all columns but those dropped, which are not read; None if nothing is dropped."""
     if not job.drop:
         return None
-    origin = open_table(job.source, columns=[]).origin
+    origin = origin_of(job.source)
     names = [column.name for column in origin.columns]
     for name in job.drop:
         parts = {
@@ -277,7 +282,7 @@ def _columns(job: TableRequest, person: str | None) -> list[str] | None:
             raise InvalidInput(f"drop={name!r}: is {parts[name]}; drop another column.")
         if name not in names:
             raise InvalidInput(
-                f"drop={name!r}: is not a column of {origin.relation.label}; leave it out, or"
+                f"drop={name!r}: is not a column of {origin.label}; leave it out, or"
                 f" name a column as its header does.{_checks.did_you_mean(name, names)}"
             )
     # The key of a database orders its rows, and is no feature.
