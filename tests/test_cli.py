@@ -83,7 +83,9 @@ def profiled(ask, tmp_path) -> Path:
 
 
 def rows_of(folder: Path) -> dict[str, list]:
-    return json.loads((folder / "profile.CURATOR-ONLY.json").read_text())["table"]
+    name = json.loads((folder / "profile.CURATOR-ONLY.json").read_text())["table"]
+    assert name == "profile.CURATOR-ONLY.parquet"
+    return pq.read_table(folder / name).to_pydict()
 
 
 def model_of(folder: Path) -> dict:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from heard import Heard
+from recorded_progress import RecordedProgress
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.metrics import log_loss
@@ -270,9 +270,9 @@ def test_converged_models_have_no_notice_of_it():
 
 def test_progress_is_reported():
     model, y = MODELS["logistic"]
-    heard = Heard()
-    profile(model.fit(X, y), X, y, top=N, progress=heard)
-    passes = [each for phase in heard.passes.values() for each in phase]
+    recorded = RecordedProgress()
+    profile(model.fit(X, y), X, y, top=N, progress=recorded)
+    passes = [each for phase in recorded.passes.values() for each in phase]
     assert sum(each[0] for each in passes) == N
     assert all(sum(each[1:]) == each[0] for each in passes)
 

@@ -173,7 +173,8 @@ def test_sampled_losses_are_those_of_one_release(loss, noise):
         assert losses.shape == (3, 60)
         for theta, row in zip(models, losses, strict=True):
             alone = Tangent.at(here, posed(here), theta).row_losses().loss
-            assert np.array_equal(row, alone)
+            # Products with L⁻¹ instead of solves with L: the rounding differs, and nothing else.
+            np.testing.assert_allclose(row, alone, rtol=1e-11, atol=1e-14)
     assert sampler.rows == 60
     assert "objective perturbation" in sampler.description
     assert perturbation.loss.name in sampler.description

@@ -106,9 +106,10 @@ def test_several_tangents_of_one_pass_are_those_of_many(loss, monkeypatch):
         alone = Tangent.at(mechanism, problem, point)
         assert computed.gradient.tobytes() == alone.gradient.tobytes()
         assert computed.hessian.tobytes() == alone.hessian.tobytes()
-        assert (
-            computed.sampled_losses(changed(problem)).tobytes() == alone.row_losses().loss.tobytes()
-        )
+        # Simulated losses are rounded differently from certified ones, and are the same otherwise.
+        simulated = computed.sampled_losses(changed(problem))
+        np.testing.assert_allclose(simulated, alone.row_losses().loss, rtol=1e-11, atol=1e-14)
+        assert simulated.tobytes() == alone.sampled_losses(changed(problem)).tobytes()
 
 
 def test_what_needs_all_rows_says_so_of_a_table():

@@ -13,7 +13,7 @@ that is not better than the base rate there is not better elsewhere.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
@@ -48,7 +48,7 @@ class FitScores:
     right: tuple[int, ...] = ()
     log_losses: tuple[float, ...] = ()
     classes: tuple[int, ...] = ()
-    binned: tuple[int, ...] = ()
+    binned: tuple[int, ...] = field(default=(), repr=False)
     errors: tuple[float, ...] = ()
     mean: float = 0.0
     spread: float = 0.0
