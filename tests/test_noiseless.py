@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from recorded_progress import RecordedProgress
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.metrics import log_loss
@@ -21,6 +20,7 @@ from expost.jobs.requests import ProfileRequest
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.neighbouring import influence
 from expost.neighbouring.influence import Influence
+from recorded_progress import RecordedProgress
 
 N = 80
 RNG = np.random.default_rng(11)
