@@ -14,9 +14,6 @@ import pytest
 import expost
 
 SOURCE = Path(expost.__file__).parent
-# Modules that are being rewritten: their docstrings are checked from their next version on.
-LATER = ("expost.data", "expost.neighbouring", "expost.foreign")
-LATER_PATHS = tuple(name.replace(".", "/") for name in LATER)
 # A capital letter in the place of a function or a scalar that is written small: its derivative,
 # its argument, a difference, or the logarithm and the exponential.
 SYMBOL = re.compile(
@@ -187,8 +184,7 @@ def test_parameters_and_returns_of_every_public_function_are_documented():
     faults = [
         f"{name}: {', '.join(faults_of(function, texts[0]))}"
         for name, function, texts in callables()
-        if not function.__module__.startswith(LATER)
-        and all(faults_of(function, text) for text in texts)
+        if all(faults_of(function, text) for text in texts)
     ]
     assert faults == []
 
@@ -203,8 +199,6 @@ def fields_of(cls):
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_fields_of_every_public_class_are_documented(cls):
-    if cls.__module__.startswith(LATER):
-        pytest.skip("its docstrings are written with its next version")
     named = set()
     for base in cls.__mro__:
         if is_ours(base):
@@ -215,15 +209,8 @@ def test_fields_of_every_public_class_are_documented(cls):
 
 
 def test_every_public_parameter_has_a_type():
-    texts = [
-        (name, text)
-        for name, function, texts in callables()
-        for text in texts
-        if not function.__module__.startswith(LATER)
-    ]
-    texts += [
-        (cls.__qualname__, cls.__doc__) for cls in CLASSES if not cls.__module__.startswith(LATER)
-    ]
+    texts = [(name, text) for name, _, texts in callables() for text in texts]
+    texts += [(cls.__qualname__, cls.__doc__) for cls in CLASSES]
     untyped = {
         f"{name}: {entry}"
         for name, text in texts
@@ -251,7 +238,6 @@ def test_no_docstring_aligns_names_in_columns():
         for path in sorted(SOURCE.rglob("*.py"))
         for name, text in docstrings(ast.parse(path.read_text("utf-8")))
         if ALIGNED.search(text)
-        and not path.relative_to(SOURCE.parent).as_posix().startswith(LATER_PATHS)
     ]
     assert found == []
 

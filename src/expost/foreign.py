@@ -45,8 +45,16 @@ _BY_GRADIENT = ("lbfgs", "newton-cg", "newton-cholesky")
 class ForeignModel:
     """A fitted model's θ and the objective on these rows that it minimises.
 
-    ``signs``      whether the sign of a prediction is the class, for any loss.
-    ``tolerance``  the largest ∣∂J/∂θⱼ∣ at which its solver stops; 0 if it stops by another rule.
+    Attributes
+    ----------
+    theta : FloatArray
+        (d,) θ.
+    problem : Objective
+        The objective.
+    signs : bool
+        Whether the sign of a prediction is the class, for any loss.
+    tolerance : float
+        The largest ∣∂J/∂θⱼ∣ at which its solver stops; 0 if it stops by another rule.
     """
 
     theta: FloatArray
@@ -55,7 +63,20 @@ class ForeignModel:
     tolerance: float = 0.0
 
     def distance(self, base: Minimiser, base_error: float) -> float:
-        """Return a certified bound on ∥θ − A(D)∥; A(D) is within ``base_error`` of ``base``."""
+        """Return a certified bound on ∥θ − A(D)∥.
+
+        Parameters
+        ----------
+        base : Minimiser
+            The minimiser of the objective, as computed.
+        base_error : float
+            A bound on its distance from A(D).
+
+        Returns
+        -------
+        float
+            The bound.
+        """
         apart = float(np.linalg.norm(self.theta - base.theta))
         return apart * (1 + 1e-12) + base_error
 
@@ -64,6 +85,18 @@ class ForeignModel:
 
         A model that stopped early by the tolerance of its own solver is taken: another data set
         does not have such a gradient at θ.
+
+        Parameters
+        ----------
+        base : Minimiser
+            The minimiser of the objective, as computed.
+        base_error : float
+            A bound on its distance from A(D).
+
+        Raises
+        ------
+        WrongRows
+            If θ is too far from A(D).
         """
         distance, length = self.distance(base, base_error), float(np.linalg.norm(base.theta))
         if distance <= _NEAR * (1 + length) or self._has_stopped():
@@ -80,7 +113,20 @@ class ForeignModel:
         return bool(np.max(np.abs(gradient)) <= min(self.tolerance, _LARGEST_TOLERANCE))
 
     def early(self, base: Minimiser, base_error: float) -> tuple[str, ...]:
-        """Return a notice if the solver of the model stopped visibly before the minimiser."""
+        """Return a notice if the solver of the model stopped visibly before the minimiser.
+
+        Parameters
+        ----------
+        base : Minimiser
+            The minimiser of the objective, as computed.
+        base_error : float
+            A bound on its distance from A(D).
+
+        Returns
+        -------
+        tuple[str, ...]
+            The notice, or nothing.
+        """
         distance = self.distance(base, base_error)
         if distance <= _CONVERGED * (1 + float(np.linalg.norm(base.theta))):
             return ()
@@ -108,6 +154,20 @@ class _Apart:
 
 def read_foreign(model: Any, X: Any, y: Any) -> ForeignModel | None:
     """Return the objective of a scikit-learn model, or None for a type that is not supported.
+
+    Parameters
+    ----------
+    model : Any
+        The fitted model.
+    X : Any
+        (n, d) the rows that it was fitted on.
+    y : Any
+        (n,) their labels.
+
+    Returns
+    -------
+    ForeignModel | None
+        The model and its objective on these rows.
 
     Raises
     ------

@@ -55,9 +55,24 @@ def _indices(cells: Any, labels: Sequence[str]) -> NDArray[Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class NumericEntry:
-    """The encoding (x − mean)/scale of a number x, cut to [−cut, cut] unless ``cut`` is None.
+    """The encoding (x − mean)/scale of a number x, cut to [−cut, cut].
 
-    A missing x is replaced by ``fill`` and, with an ``indicator``, sets a second, 0/1 feature.
+    Attributes
+    ----------
+    name : str
+        The column.
+    mean, scale : float
+        The constants of the formula; ``scale`` > 0.
+    mark : Mark
+        The origin of both.
+    cut : float | None
+        The bound on the magnitude; None: numbers are not cut.
+    fill : float | None
+        The number that replaces a missing x; None: a missing x is refused.
+    fill_mark : Mark | None
+        The origin of ``fill``.
+    indicator : bool
+        Whether a missing x also sets a second, 0/1 feature.
     """
 
     name: str
@@ -90,7 +105,27 @@ class NumericEntry:
         )
 
     def encode(self, cells: Any, first_row: int, features: FloatArray) -> int:
-        """Write the features (width, m) of the cells; return the number of unknown ones: 0."""
+        """Write the features of the cells.
+
+        Parameters
+        ----------
+        cells : pyarrow.Array
+            The float64 cells of m rows, null where missing.
+        first_row : int
+            The number of the first row, for messages.
+        features : FloatArray
+            (width, m) the array that is written to.
+
+        Returns
+        -------
+        int
+            The number of cells of no level, which is 0.
+
+        Raises
+        ------
+        InvalidInput
+            If a cell is missing and there is no ``fill``, or a feature overflows.
+        """
         if self.fill is None and cells.null_count:
             absent = np.asarray(cells.is_null())
             raise InvalidInput(
@@ -114,7 +149,13 @@ class NumericEntry:
         return 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry as JSON values."""
+        """Return the entry as JSON values.
+
+        Returns
+        -------
+        dict[str, Any]
+            The constants of the entry, each with its origin.
+        """
         value: dict[str, Any] = {
             "kind": "numeric",
             "mean": self.mean,
@@ -134,6 +175,17 @@ class LevelEntry:
     """The encoding of a string by one 0/1 feature per level, and one for missing cells.
 
     The latter exists if ``missing_level``. A cell of no level has zeros, and is counted.
+
+    Attributes
+    ----------
+    name : str
+        The column.
+    levels : tuple[str, ...]
+        The levels, in the order of their features.
+    mark : Mark
+        The origin of the levels.
+    missing_mark : Mark | None
+        The origin of the feature for missing cells; None if there is none.
     """
 
     name: str
@@ -163,7 +215,22 @@ class LevelEntry:
         )
 
     def encode(self, cells: Any, first_row: int, features: FloatArray) -> int:
-        """Write the features (width, m) of the cells; return the number of cells of no level."""
+        """Write the features of the cells.
+
+        Parameters
+        ----------
+        cells : pyarrow.Array
+            The string cells of m rows, null where missing.
+        first_row : int
+            The number of the first row, for messages.
+        features : FloatArray
+            (width, m) the array that is written to.
+
+        Returns
+        -------
+        int
+            The number of cells of no level.
+        """
         del first_row  # every cell has features
         index = _indices(cells, self.levels)
         absent = np.asarray(cells.is_null())
@@ -177,7 +244,13 @@ class LevelEntry:
         return unknown
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry as JSON values."""
+        """Return the entry as JSON values.
+
+        Returns
+        -------
+        dict[str, Any]
+            The constants of the entry, each with its origin.
+        """
         value: dict[str, Any] = {
             "kind": "levels",
             "levels": list(self.levels),
@@ -196,6 +269,15 @@ class Target:
     """The column to predict: ``classes``, or a number (None).
 
     Two classes become −1 and +1, in their order; more are counted from 0.
+
+    Attributes
+    ----------
+    column : str
+        The column.
+    classes : tuple[str, ...] | None
+        Its labels; None: it is a number.
+    mark : Mark
+        The origin of the classes.
     """
 
     column: str
@@ -213,7 +295,25 @@ class Target:
         return _from_data((f"the classes of {self.column!r}", self.mark))
 
     def encode(self, cells: Any, first_row: int) -> FloatArray:
-        """Return the labels (m,): ±1, classes counted from 0, or the numbers."""
+        """Return the labels of some rows.
+
+        Parameters
+        ----------
+        cells : pyarrow.Array
+            The cells of the column in m rows.
+        first_row : int
+            The number of the first row, for messages.
+
+        Returns
+        -------
+        FloatArray
+            (m,) ±1, classes counted from 0, or the numbers.
+
+        Raises
+        ------
+        InvalidInput
+            If a cell is missing, or none of the classes.
+        """
         absent = np.asarray(cells.is_null())
         if absent.any():
             raise self._fault(first_row + int(absent.argmax()), "is missing: every row needs one")
@@ -226,7 +326,23 @@ class Target:
         return 2.0 * index - 1.0 if len(self.classes) == 2 else index.astype(np.float64)
 
     def labels(self, y: FloatArray) -> list[str]:
-        """Return the class of each y: by its sign, or its number."""
+        """Return the class of each y: by its sign, or its number.
+
+        Parameters
+        ----------
+        y : FloatArray
+            (n,) labels of :meth:`encode`; of two classes any numbers.
+
+        Returns
+        -------
+        list[str]
+            The n classes.
+
+        Raises
+        ------
+        InvalidInput
+            If the target is a number.
+        """
         if self.classes is None:
             raise InvalidInput(f"target {self.column!r}: is a number, so it has no classes.")
         indices = np.asarray(y) > 0 if len(self.classes) == 2 else np.asarray(y)
@@ -236,13 +352,35 @@ class Target:
         return InvalidInput(f"target {self.column!r}, row {row}: {problem}.")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the target as JSON values."""
+        """Return the target as JSON values.
+
+        Returns
+        -------
+        dict[str, Any]
+            The column, its classes and their origin.
+        """
         classes = None if self.classes is None else list(self.classes)
         return {"column": self.column, "classes": classes, "origin": self.mark.value}
 
     @classmethod
     def from_json(cls, value: Any) -> "Target":
-        """Invert :meth:`to_json`; refuse any other value."""
+        """Invert :meth:`to_json`; refuse any other value.
+
+        Parameters
+        ----------
+        value : Any
+            The JSON values.
+
+        Returns
+        -------
+        Target
+            The target that was written.
+
+        Raises
+        ------
+        InvalidInput
+            If ``value`` is anything else.
+        """
         fields = members("target", value, required=("column", "classes", "origin"))
         if not isinstance(fields["column"], str):
             raise InvalidInput("target.column: must be the name of a column.")

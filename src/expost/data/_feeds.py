@@ -52,13 +52,13 @@ class Feed(Protocol):
 
         Parameters
         ----------
-        indices
+        indices : Sequence[int]
             The columns.
-        size
+        size : int
             The number of rows of each block but the last.
-        rows
+        rows : int | None
             The number of rows that the source had; another one is refused. None if not known yet.
-        aligned
+        aligned : bool, default=False
             Whether items end where the parts of the source do, so that each part is read once;
             otherwise they depend on ``size`` and ``rows`` alone.
         """
@@ -69,10 +69,18 @@ class Feed(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """A feed, its raw columns and its number of rows, None if only a pass can count them.
+    """A feed, its raw columns and its number of rows.
 
-    ``files``: its files, which must not change. ``doubtful_header``: the first line of a CSV file
-    may be a row. ``key``: the column that a database orders the rows by.
+    Attributes
+    ----------
+    rows : int | None
+        The number of rows; None if only a pass can count them.
+    files : tuple[Stamp, ...]
+        Its files, which must not change.
+    doubtful_header : bool
+        Whether the first line of a CSV file may be a row.
+    key : str | None
+        The column that a database orders the rows by.
     """
 
     label: str
@@ -173,8 +181,11 @@ def _joined(batches: list[Any]) -> Any:
 class StreamFeed:
     """A source that is read from its start, by the process that opened it.
 
-    ``batches``  yields record batches of any size that start with the columns of these indices;
-                 the second argument is whether this is the first pass, which checks everything.
+    Attributes
+    ----------
+    batches : Callable[[Sequence[int], bool], Iterator[Any]]
+        Yields record batches of any size that start with the columns of these indices. The second
+        argument is whether this is the first pass, which checks everything.
     """
 
     label: str
@@ -274,9 +285,14 @@ def aligned_spans(ends: Sequence[int], size: int) -> Iterator[Span]:
 class ParquetFeed:
     """Parquet files, which are read from any position.
 
-    ``names``       of the columns, except those in the names of folders.
-    ``files``       in their order, with size and time of change.
-    ``partitions``  the cells of each file, for each column in the names of folders.
+    Attributes
+    ----------
+    names : tuple[str, ...]
+        The names of the columns, except those in the names of folders.
+    files : tuple[Stamp, ...]
+        The files in their order, with size and time of change.
+    partitions : tuple[tuple[str | None, ...], ...]
+        The cells of each file, for each column in the names of folders.
     """
 
     names: tuple[str, ...]

@@ -80,7 +80,7 @@ def files_of(source: Any) -> tuple[Path, ...]:
 
     Parameters
     ----------
-    source
+    source : Any
         A source of :func:`open_table`.
 
     Returns
@@ -349,6 +349,16 @@ def is_frame(source: Any) -> bool:
     """Return whether ``source`` is a table in memory whose columns have names.
 
     These are pandas and polars frames, Arrow tables and record batches, and mappings.
+
+    Parameters
+    ----------
+    source : Any
+        Any object.
+
+    Returns
+    -------
+    bool
+        False for an array, a path and a query.
     """
     library = type(source).__module__.partition(".")[0]
     frame = library in ("pandas", "polars") and type(source).__name__ in ("DataFrame", "LazyFrame")

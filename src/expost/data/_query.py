@@ -30,12 +30,12 @@ class Query:
 
     Parameters
     ----------
-    url
+    url : str
         ``postgresql://user@host/database`` (with the password in PGPASSWORD or ~/.pgpass),
         ``sqlite:///file.db``, or the path of an SQLite file.
-    sql
+    sql : str
         One SELECT, or the name of a table.
-    key
+    key : str
         The column that orders the rows: never missing, and different in each row.
 
     Raises

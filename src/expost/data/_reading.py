@@ -34,12 +34,19 @@ _TEMPLATE = frozenset({"kind", "range", "fill", "levels", "missing_level"})
 class Given:
     """The part of an encoding that a person gave.
 
-    ``entries``  the columns whose constants are known.
-    ``ranges``   of the numeric columns that were given as a range.
-    ``blank``    the columns that are named without constants, by their kind: a template that was
-                 not filled in.
-    ``fills``    the numbers that stand for missing cells of ``ranges``; ``missing_levels`` names
-                 the columns of ``blank`` whose missing cells have a feature of their own.
+    Attributes
+    ----------
+    entries : Mapping[str, Entry]
+        The columns whose constants are known.
+    ranges : Mapping[str, tuple[float, float]]
+        The ranges of the numeric columns that were given as one.
+    blank : Mapping[str, Kind]
+        The columns that are named without constants, by their kind: a template that was not filled
+        in.
+    fills : Mapping[str, float]
+        The numbers that stand for missing cells of ``ranges``.
+    missing_levels : tuple[str, ...]
+        The columns of ``blank`` whose missing cells have a feature of their own.
     """
 
     entries: Mapping[str, Entry]
@@ -131,6 +138,16 @@ def encoding_template(
         The column to predict.
     drop : sequence of str
         Columns to leave out.
+
+    Returns
+    -------
+    dict[str, Any]
+        The part in the form of ``encoding.json``, with None in the place of each constant.
+
+    Raises
+    ------
+    InvalidInput
+        If a column to leave out is not in the table.
     """
     table.require(drop)
     columns: dict[str, Any] = {}
@@ -146,7 +163,27 @@ def encoding_template(
 
 
 def missing_constants(value: Any, table: Table, *, target: str | None = None) -> dict[str, str]:
-    """Return what a part of an encoding lacks, by column: what would be read from the data."""
+    """Return what a part of an encoding lacks, by column: what would be read from the data.
+
+    Parameters
+    ----------
+    value : Any
+        A part of an encoding, in the form of ``encoding.json``.
+    table : Table
+        The table that it is for.
+    target : str, optional
+        The column to predict; by default the one that the part names.
+
+    Returns
+    -------
+    dict[str, str]
+        What to give for each column; empty if nothing is missing.
+
+    Raises
+    ------
+    InvalidInput
+        If ``value`` is no part of an encoding.
+    """
     part = Given.from_json(value)
     target = target or part.target
     lacks = {}
@@ -222,8 +259,16 @@ def read_columns(
 ) -> tuple[list[Entry], list[tuple[str, Mark]]]:
     """Return the entries of all columns but the target, given or read, and the dropped columns.
 
-    ``released``  the entries that follow from a private release; None where there is nothing to
-                  encode.
+    Parameters
+    ----------
+    table : Table
+        The table, of at least two rows.
+    target : str
+        The column to predict.
+    given : Given
+        The part that a person gave.
+    released : Mapping[str, Entry | None], optional
+        The entries that follow from a private release; None where there is nothing to encode.
     """
     check_rows(table)
     _check_names(table, target, given)

@@ -75,17 +75,17 @@ class Column:
 
     Attributes
     ----------
-    name
+    name : str
         Its name.
-    kind
+    kind : Kind
         "numeric", "text" or "boolean".
-    missing
+    missing : int
         The number of its missing cells.
-    low, high
+    low, high : float
         The range of the cells of a numeric column that are not missing (0 if there are none).
-    notice
+    notice : str
         A note on a possibly unintended effect, or "".
-    summary
+    summary : CellSummary | None
         The summary of its cells; None if they were not read.
     """
 
@@ -102,15 +102,31 @@ class Column:
 class CellSummary:
     """The cells of a column in some rows.
 
-    ``strings``    cells that are not missing as strings; ``present``: as numbers, where the column
-                   was summarised as such, else as strings.
-    ``numbers``    cells that are finite numbers, between ``low`` and ``high``, with ``mean`` and
-                   ``spread``, the standard deviation.
-    ``words``      cells such as nan and inf, and ``overflow`` numbers past the range of float64.
-    ``other``      the only string that is no number, None if there is none or more than one;
-                   ``others_differ`` whether there is more than one.
-    ``first``      the first row, counted from 1, of each fault.
-    ``levels``     the distinct strings; None for more than ``MOST_LEVELS``.
+    Attributes
+    ----------
+    has_numbers : bool
+        Whether the column was summarised as numbers, too.
+    strings : int
+        The number of cells that are not missing as strings.
+    present : int
+        The number of cells that are not missing as numbers, where the column was summarised as
+        such, else as strings.
+    numbers : int
+        The number of cells that are finite numbers.
+    low, high, mean, spread : float
+        The range of these numbers, their mean and their standard deviation.
+    words : int
+        The number of cells such as nan and inf.
+    overflow : int
+        The number of numbers past the range of float64.
+    other : str | None
+        The only string that is no number; None if there is none or more than one.
+    others_differ : bool
+        Whether there is more than one such string.
+    first : tuple[tuple[Fault, int], ...]
+        The first row, counted from 1, of each fault.
+    levels : frozenset[str] | None
+        The distinct strings; None for more than ``MOST_LEVELS``.
     """
 
     has_numbers: bool
@@ -332,8 +348,12 @@ class ColumnScan:
 class _Counted:
     """The cells of a block as distinct ``values``, or all of them if there are many.
 
-    ``codes``   the index of each cell in ``values``; None: the cells themselves.
-    ``counts``  of each value; None: one each.
+    Attributes
+    ----------
+    codes : NDArray[np.int32] | None
+        The index of each cell in ``values``; None: the cells themselves.
+    counts : IntArray | None
+        The count of each value; None: one each.
     """
 
     values: Any
@@ -571,8 +591,12 @@ class _Summarise:
 class TableSummary:
     """The rows of a table, the summary of each column, and what is known of its ids.
 
-    ``ids``         all of them; None if there are none, or too many to hold.
-    ``without_id``  the first row, counted from 1, that has none.
+    Attributes
+    ----------
+    ids : pyarrow.ChunkedArray | None
+        All ids; None if there are none, or too many to hold.
+    without_id : int | None
+        The first row, counted from 1, that has none.
     """
 
     rows: int

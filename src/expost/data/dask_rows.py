@@ -41,10 +41,20 @@ _TARGET = "y"
 class _Parts:
     """The partitions of a collection.
 
-    ``graph``    of their computation; ``sources`` are the keys of each: (frame,), or (X, y).
-    ``lengths``  their numbers of rows.
-    ``column``   (values, index) -> the cells of a column.
-    ``names``    of the columns, and their Arrow ``types``; None for a column that cannot be used.
+    Attributes
+    ----------
+    graph : Mapping[Any, Any]
+        The graph of their computation.
+    sources : tuple[tuple[Any, ...], ...]
+        The keys of each partition: (frame,), or (X, y).
+    lengths : tuple[int, ...]
+        Their numbers of rows.
+    column : Callable[[Sequence[Any], int], Any]
+        (values, index) -> the cells of a column.
+    names : tuple[str, ...]
+        The names of the columns.
+    types : tuple[pyarrow.DataType | None, ...]
+        Their Arrow types; None for a column that cannot be used.
     """
 
     graph: Mapping[Any, Any] = field(repr=False)

@@ -52,15 +52,15 @@ class Encoded:
 
     Attributes
     ----------
-    X
+    X : FloatArray
         (n, d) the features.
-    y
+    y : FloatArray
         (n,) the labels: ±1, classes counted from 0, or numbers.
-    ids
+    ids : NDArray[np.object_] | None
         (n,) the ids of the rows, or None if the table has none.
-    feature_names
+    feature_names : tuple[str, ...]
         The names of the columns of X.
-    unknown
+    unknown : Mapping[str, int]
         By column, the number of cells that are no level of the encoding (all zeros in X).
     """
 
@@ -82,19 +82,19 @@ class Encoding:
 
     Attributes
     ----------
-    entries
+    entries : tuple[NumericEntry | LevelEntry, ...]
         The encoding of each column.
-    target
+    target : Target
         The column to predict.
-    data_norm
+    data_norm : float
         The bound on the norm of a row of features.
-    data_norm_mark
+    data_norm_mark : Mark
         The origin of ``data_norm``.
-    missing
+    missing : tuple[str, ...]
         The tokens of a missing cell.
-    dropped
+    dropped : tuple[tuple[str, Mark], ...]
         The columns that are left out: named by a person, or constant in the data.
-    histograms
+    histograms : Histograms | None
         The private release that some of the constants follow from, or None.
     """
 
@@ -196,20 +196,20 @@ class Encoding:
 
         Parameters
         ----------
-        table
+        table : Table
             The rows, at least two.
-        target
+        target : str
             The column to predict.
-        classes
+        classes : Sequence[Any], optional
             Its labels, of two the first one becomes −1; by default the sorted labels of the data.
-        regression
+        regression : bool, default=False
             Whether the target is a number.
-        given
+        given : Encoding | Mapping[str, Any] | str | Path, optional
             A complete encoding, which is returned unchanged; or a part of one, in the form of
             ``encoding.json``: any members of {"columns": {"age": {"mean": 40, "scale": 15}, "sex":
             {"levels": ["f", "m"]}}, "dropped": ["name"], "target": {"classes": ["no", "yes"]},
             "data_norm": 5}; or the path of either.
-        release
+        release : callable, optional
             Releases noisy histograms of some columns. The constants that are not given then follow
             from them, and only the classes are read from the data.
 
@@ -263,17 +263,22 @@ class Encoding:
 
         Parameters
         ----------
-        source
+        source : Any
             A source of :func:`open_table`.
-        id_column
+        id_column : str, optional
             The column of the ids.
-        **options
+        **options : Any
             Further options of :func:`open_table`.
 
         Returns
         -------
         Table
             The table.
+
+        Raises
+        ------
+        InvalidInput
+            If the source cannot be read, or lacks a column.
         """
         kinds = self.kinds if self.histograms is None else self.histograms.kinds | self.kinds
         return open_table(
@@ -290,15 +295,20 @@ class Encoding:
 
         Parameters
         ----------
-        block
+        block : pyarrow.RecordBatch
             An Arrow record batch with all columns of the encoding.
-        first_row
+        first_row : int, default=1
             The number of its first row, for messages.
 
         Returns
         -------
         Encoded
             The rows, without ids.
+
+        Raises
+        ------
+        InvalidInput
+            If a column is absent or of another kind, or a cell cannot be encoded.
         """
         X, unknown = self._features(block, first_row)
         labels = self._cells(block, self.target.column, self.target.kind)
@@ -311,7 +321,23 @@ class Encoding:
         )
 
     def encode_features(self, X: Any) -> FloatArray:
-        """Return the features (n, d) of rows without labels, a frame or an array."""
+        """Return the features of rows without labels.
+
+        Parameters
+        ----------
+        X : Any
+            A frame with the columns of the encoding, or an array (n, columns).
+
+        Returns
+        -------
+        FloatArray
+            (n, d) the features.
+
+        Raises
+        ------
+        InvalidInput
+            If a column is absent, or a cell cannot be encoded.
+        """
         kinds = {entry.name: entry.kind for entry in self.entries}
         table = open_table(frame_of(X), columns=[*kinds], kinds=kinds, missing=self.missing)
         features, row = np.empty((table.rows, len(self.feature_names))), 0
@@ -336,7 +362,21 @@ class Encoding:
         return np.ascontiguousarray(features.T), unknown
 
     def blocks(self, table: Table, size: int | None = None) -> Iterator[Encoded]:
-        """Yield the encoded rows of ``table`` in order, in blocks of ``size`` rows."""
+        """Yield the encoded rows of a table in order, in blocks.
+
+        Parameters
+        ----------
+        table : Table
+            The table, with all columns of the encoding.
+        size : int, optional
+            The number of rows of each block but the last; by default as many as fit into 8 MiB, and
+            at least 64.
+
+        Yields
+        ------
+        Encoded
+            The rows of a block, with their ids.
+        """
         table = table.retyped(self.kinds)
         size = max(64, _BLOCK_ENTRIES // len(self.feature_names)) if size is None else size
         key = table.id_column
@@ -351,7 +391,18 @@ class Encoding:
             row += block.num_rows
 
     def encode_table(self, table: Table) -> Encoded:
-        """Return all encoded rows of ``table``."""
+        """Return all encoded rows of ``table``.
+
+        Parameters
+        ----------
+        table : Table
+            The table, with all columns of the encoding.
+
+        Returns
+        -------
+        Encoded
+            The rows, with their ids.
+        """
         X = np.empty((table.rows, len(self.feature_names)))
         y = np.empty(table.rows)
         ids = None if table.id_column is None else np.empty(table.rows, dtype=object)
@@ -368,11 +419,23 @@ class Encoding:
         return Encoded(X=X, y=y, ids=ids, feature_names=self.feature_names, unknown=unknown)
 
     def as_given(self) -> "Encoding":
-        """Return the encoding with all constants marked as given. Only for public constants."""
+        """Return the encoding with all constants marked as given. Only for public constants.
+
+        Returns
+        -------
+        Encoding
+            The encoding, which warns of nothing.
+        """
         return Encoding.from_json(_marked(self.to_json(), Mark.READ, Mark.GIVEN))
 
     def uncut(self) -> "Encoding":
-        """Return the encoding without cuts of numbers, for models that are not private."""
+        """Return the encoding without cuts of numbers, for models that are not private.
+
+        Returns
+        -------
+        Encoding
+            The encoding; constants of a private release are marked as read from the data.
+        """
         json = _marked(self.to_json(), Mark.PRIVATE, Mark.READ)
         json.pop("histograms", None)
         for entry in json["columns"].values():
@@ -384,7 +447,7 @@ class Encoding:
 
         Parameters
         ----------
-        path
+        path : str | Path
             The path of the file.
 
         Returns
@@ -400,8 +463,13 @@ class Encoding:
 
         Parameters
         ----------
-        path
+        path : str | Path
             The path of the file.
+
+        Returns
+        -------
+        Encoding
+            The encoding that was written.
 
         Raises
         ------
@@ -415,7 +483,13 @@ class Encoding:
             raise InvalidInput(f"{path}: {error}") from None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the encoding as JSON values, each constant with its origin."""
+        """Return the encoding as JSON values, each constant with its origin.
+
+        Returns
+        -------
+        dict[str, Any]
+            The content of ``encoding.json``.
+        """
         return {
             "format": _FORMAT,
             "version": _VERSION,
@@ -432,7 +506,23 @@ class Encoding:
 
     @classmethod
     def from_json(cls, value: Any) -> "Encoding":
-        """Invert :meth:`to_json`; refuse any other value."""
+        """Invert :meth:`to_json`; refuse any other value.
+
+        Parameters
+        ----------
+        value : Any
+            The JSON values.
+
+        Returns
+        -------
+        Encoding
+            The encoding that was written.
+
+        Raises
+        ------
+        InvalidInput
+            If ``value`` is anything else.
+        """
         _check_version(value)
         keys = ("format", "version", "missing", "target", "columns", "dropped", "data_norm")
         fields = _entries.members(
@@ -533,8 +623,13 @@ def given_encoding(value: Any) -> Encoding | dict[str, Any]:
 
     Parameters
     ----------
-    value
+    value : Encoding | Mapping[str, Any] | str | Path
         An encoding, its JSON or a part of that, or the path of either.
+
+    Returns
+    -------
+    Encoding | dict[str, Any]
+        The encoding, or the JSON object of a part.
 
     Raises
     ------
@@ -573,12 +668,26 @@ def open_encoded(
 
     Parameters
     ----------
-    source, missing, columns, **keys
+    source : Any
         As in :func:`open_table`.
-    target, classes, regression, given
+    target : str
         As in :meth:`Encoding.read`.
-    limited
+    classes : Sequence[Any] | None
+        As in :meth:`Encoding.read`.
+    regression : bool
+        As in :meth:`Encoding.read`.
+    given : Encoding | Mapping[str, Any] | None
+        As in :meth:`Encoding.read`.
+    missing : Sequence[str], default=("", "?")
+        As in :func:`open_table`.
+    columns : Sequence[str], optional
+        As in :func:`open_table`.
+    limited : callable, optional
         A function that selects rows of the opened table.
+    release : callable, optional
+        As in :meth:`Encoding.read`.
+    **keys : Any
+        Further options of :func:`open_table`.
 
     Returns
     -------
@@ -586,6 +695,11 @@ def open_encoded(
         The table.
     encoding : Encoding
         Its encoding.
+
+    Raises
+    ------
+    InvalidInput
+        If the table cannot be read or encoded.
     """
     if isinstance(given, Encoding):
         table = limited(given.open(source, **keys))

@@ -139,16 +139,30 @@ _KINDS: dict[str, type[NumericHistogram] | type[LevelHistogram]] = {
 class Histograms:
     """The noisy histograms of the columns of a table: one release.
 
-    ``scale``            σ of the noise on every count.
-    ``threshold``        T.
-    ``step``             the step of the grid that the noisy counts lie on.
-    ``rows``             the number n of rows.
-    ``epsilon``          ε of the counts, with ``delta``.
-    ``delta``            δ of the noise.
-    ``threshold_delta``  δ of the levels that pass the threshold.
-    ``rows_per_person``  k: the guarantee holds for all rows of a person who has at most k.
-    ``replaces``         whether it also covers a row that is replaced.
-    ``seeded``           whether the noise came from a seed.
+    Attributes
+    ----------
+    columns : tuple[HistogramColumn, ...]
+        The histogram of each column.
+    scale : float
+        σ of the noise on every count.
+    threshold : float
+        T.
+    step : float
+        The step of the grid that the noisy counts lie on.
+    rows : int
+        The number n of rows.
+    epsilon : float
+        ε of the counts, with ``delta``.
+    delta : float
+        δ of the noise.
+    threshold_delta : float
+        δ of the levels that pass the threshold.
+    rows_per_person : int
+        k: the guarantee holds for all rows of a person who has at most k.
+    replaces : bool
+        Whether it also covers a row that is replaced.
+    seeded : bool
+        Whether the noise came from a seed.
     """
 
     columns: tuple[HistogramColumn, ...]
@@ -275,8 +289,12 @@ def _column_from_json(value: Any) -> HistogramColumn:
 class CountedColumn:
     """The cells of a column and their counts (m,), the missing cell last.
 
-    ``range``   of a numeric column (low, high); None of a column of levels.
-    ``levels``  the levels that the column holds, sorted; empty for numbers.
+    Attributes
+    ----------
+    range : tuple[float, float] | None
+        (low, high) of a numeric column; None of a column of levels.
+    levels : tuple[str, ...]
+        The levels that the column holds, sorted; empty for numbers.
     """
 
     name: str

@@ -41,8 +41,12 @@ class Reader(Protocol):
 class CellReader:
     """A reader of some columns of a feed.
 
-    ``columns``  the index of each in the source, its raw column and its kind.
-    ``aligned``  as in :meth:`Feed.items <expost.data._feeds.Feed.items>`.
+    Attributes
+    ----------
+    columns : tuple[tuple[int, RawColumn, Kind], ...]
+        The index of each column in the source, its raw column and its kind.
+    aligned : bool
+        As in :meth:`Feed.items <expost.data._feeds.Feed.items>`.
     """
 
     feed: Feed = field(repr=False)

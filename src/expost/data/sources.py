@@ -70,21 +70,21 @@ class Table:
 
     Attributes
     ----------
-    label
+    label : str
         The name of the table in messages.
-    columns
+    columns : tuple[Column, ...]
         The columns without the id column.
-    rows
+    rows : int
         The number of rows.
-    id_column
+    id_column : str | None
         The column of the ids, whose cells are always strings; None without one.
-    missing
+    missing : tuple[str, ...]
         The tokens of a missing cell.
-    origin
+    origin : Origin
         The source of the rows.
-    left_out
+    left_out : tuple[str, ...]
         Notes on rows that were left out.
-    engine
+    engine : Engine | None
         The workers of the passes; None: threads of this process.
     """
 
@@ -126,7 +126,18 @@ class Table:
             raise absent(name, self.label, self.names) from None
 
     def require(self, names: Iterable[str]) -> None:
-        """Raise :class:`InvalidInput` unless every one of ``names`` is a column."""
+        """Refuse names that are no columns.
+
+        Parameters
+        ----------
+        names : Iterable[str]
+            The names.
+
+        Raises
+        ------
+        InvalidInput
+            If one of them is not a column.
+        """
         for name in names:
             self[name]
 
@@ -135,9 +146,9 @@ class Table:
 
         Parameters
         ----------
-        size
+        size : int, default=16384
             The number of rows of each block; the last may have fewer.
-        columns
+        columns : Sequence[str], optional
             The names of the columns, which may include the id column; all by default.
 
         Yields
@@ -159,13 +170,37 @@ class Table:
                 yield block.batch
 
     def map(self, task: Callable[[Any], T], columns: Sequence[str]) -> Iterator[T]:
-        """Yield the result of ``task`` for each block of typed cells, in order, on the engine."""
+        """Yield the result of a task for each block of typed cells, in order, on the engine.
+
+        Parameters
+        ----------
+        task : callable
+            Takes a record batch of :meth:`blocks`. It is pickled where the workers are processes.
+        columns : Sequence[str]
+            The names of the columns.
+
+        Yields
+        ------
+        T
+            The result of a block.
+        """
         reader = reader_of(self, columns, block_rows(len(columns)), aligned=True)
         for results in run_pass(self.engine, _Blockwise(reader, task), reader.items()):
             yield from results
 
     def column(self, name: str) -> Any:
-        """Return a column as an Arrow array: float64, string or boolean, null where missing."""
+        """Return a column as an array.
+
+        Parameters
+        ----------
+        name : str
+            Its name.
+
+        Returns
+        -------
+        pyarrow.Array
+            float64, string or boolean, null where missing.
+        """
         chunks = [block.column(0) for block in self.blocks(columns=[name])]
         return pa.concat_arrays(chunks)
 
@@ -174,10 +209,15 @@ class Table:
 
         Parameters
         ----------
-        names
+        names : Sequence[str]
             The columns.
-        at_most
+        at_most : int
             A column with more distinct cells has None.
+
+        Returns
+        -------
+        dict[str, tuple[str, ...] | None]
+            The distinct cells of each column, without missing ones.
         """
         levels = {name: summary.levels for name, summary in self.summaries(names).items()}
         many = [name for name, known in levels.items() if known is None]
@@ -200,7 +240,18 @@ class Table:
         return {name: None if known is None else frozenset(known) for name, known in levels.items()}
 
     def summaries(self, names: Sequence[str]) -> dict[str, CellSummary]:
-        """Return the summaries of columns; those that were not read yet are, in one pass."""
+        """Return the summaries of columns; those that were not read yet are, in one pass.
+
+        Parameters
+        ----------
+        names : Sequence[str]
+            The columns.
+
+        Returns
+        -------
+        dict[str, CellSummary]
+            The summary of each column.
+        """
         known = {name: self[name].summary for name in names}
         unread = [name for name, summary in known.items() if summary is None]
         if unread:
@@ -209,11 +260,43 @@ class Table:
         return {name: summary for name, summary in known.items() if summary is not None}
 
     def median(self, name: str) -> float:
-        """Return the median of the cells of a numeric column that are not missing."""
+        """Return the median of the cells of a numeric column that are not missing.
+
+        Parameters
+        ----------
+        name : str
+            The column.
+
+        Returns
+        -------
+        float
+            The median.
+
+        Raises
+        ------
+        InvalidInput
+            If the column has no numbers.
+        """
         return self.medians([name])[name]
 
     def medians(self, names: Sequence[str]) -> dict[str, float]:
-        """Return the medians of numeric columns, of as many in one pass as memory holds."""
+        """Return the medians of numeric columns, of as many in one pass as memory holds.
+
+        Parameters
+        ----------
+        names : Sequence[str]
+            The columns.
+
+        Returns
+        -------
+        dict[str, float]
+            The median of each column.
+
+        Raises
+        ------
+        InvalidInput
+            If a column has no numbers.
+        """
         summaries = self.summaries(names)
         for name, summary in summaries.items():
             if not summary.numbers:
@@ -238,7 +321,23 @@ class Table:
         return (columns[0] for columns in self.map(_present, [name]))
 
     def retyped(self, kinds: Mapping[str, Kind]) -> "Table":
-        """Return the table with the named columns read as these ``kinds``, text or numeric."""
+        """Return the table with the named columns read as these ``kinds``, text or numeric.
+
+        Parameters
+        ----------
+        kinds : Mapping[str, Kind]
+            The new kinds by column.
+
+        Returns
+        -------
+        Table
+            The table; itself if nothing changes.
+
+        Raises
+        ------
+        InvalidInput
+            If a column does not exist, or cannot be read as the kind.
+        """
         changed = {name: kind for name, kind in kinds.items() if self[name].kind != kind}
         if not changed:
             return self
@@ -246,9 +345,19 @@ class Table:
         return replace(self, columns=tuple(new.get(column.name, column) for column in self.columns))
 
     def kept(self, index: IntArray, notice: str) -> "Table":
-        """Return the table with only the rows at ``index``, which are held in memory.
+        """Return the table with only some rows, which are held in memory.
 
-        ``notice`` describes the rows that are left out.
+        Parameters
+        ----------
+        index : IntArray
+            The indices of these rows.
+        notice : str
+            A description of the rows that are left out.
+
+        Returns
+        -------
+        Table
+            The table, with ``notice`` among its notices.
         """
         wanted = [*self.names, *([] if self.id_column is None else [self.id_column])]
         raws = tuple(self.origin[name] for name in wanted)
@@ -282,7 +391,18 @@ class Table:
         return replace(table, columns=tuple(_summarised(table, scans)))
 
     def kind(self, name: str) -> Kind:
-        """Return the kind that the cells of a column are read as; ids are always strings."""
+        """Return the kind that the cells of a column are read as; ids are always strings.
+
+        Parameters
+        ----------
+        name : str
+            The column.
+
+        Returns
+        -------
+        Kind
+            "numeric", "text" or "boolean".
+        """
         return "text" if name == self.id_column else self[name].kind
 
 
@@ -312,7 +432,7 @@ def origin_of(source: Any) -> Origin:
 
     Parameters
     ----------
-    source
+    source : Any
         A source of :func:`open_table`.
     """
     return open_origin(query_of(source, None, None))
@@ -334,28 +454,28 @@ def open_table(
 
     Parameters
     ----------
-    source
+    source : Any
         A CSV or TSV path (also gzipped), a Parquet or Arrow (Feather) path, a glob of these (read
         in the order of the names), a folder of Parquet files (``year=2024/…`` is a column too),
         ``postgresql://user@host/database``, ``sqlite:///file.db`` or an SQLite path, a
         :class:`Query`, a pandas or polars frame, a pyarrow table or dataset, or a dict of columns.
-    columns
+    columns : Sequence[str], optional
         The columns to read; all by default.
-    id_column
+    id_column : str, optional
         The column of the ids: never missing, and different in each row.
-    ids_repeat
+    ids_repeat : bool, default=False
         Whether the id column identifies persons: the rows of one person have the same id, and
         there are at least two persons.
-    missing
+    missing : Sequence[str], default=("",)
         The tokens of a missing cell.
-    kinds
+    kinds : Mapping[str, Kind], optional
         The kinds of columns that are known: "numeric" or "text".
-    delimiter
+    delimiter : str, optional
         The delimiter of a CSV file; by default it is read from the header.
-    query
+    query : str, optional
         For a database: one SELECT, or the name of a table. All passes read the rows of this
         moment, in the order of ``id_column``, which is required.
-    engine
+    engine : Engine, optional
         The workers of all passes (:func:`expost.engine.engine_of`), which must outlive the table;
         by default threads of this process.
 

@@ -64,11 +64,11 @@ class UnitBall:
 
     Parameters
     ----------
-    data_norm
+    data_norm : float
         The bound q on ∥x∥, at least 1e-150.
-    fit_intercept
+    fit_intercept : bool
         Whether to add a constant last coordinate.
-    intercept_scaling
+    intercept_scaling : float, default=0.1
         The length s of that coordinate, in (0, 1).
 
     Raises
@@ -98,7 +98,7 @@ class UnitBall:
 
         Parameters
         ----------
-        X
+        X : Any
             (n, d) the feature rows.
 
         Returns
@@ -149,7 +149,7 @@ class UnitBall:
 
         Parameters
         ----------
-        theta
+        theta : FloatArray
             (p,) θ.
 
         Returns
@@ -158,6 +158,11 @@ class UnitBall:
             The coefficients of the features.
         intercept : float
             0 without ``fit_intercept``.
+
+        Raises
+        ------
+        InvalidInput
+            If θ is not finite, or has no coordinate for a feature.
         """
         vector = self._vector("theta", theta)
         width = len(vector) - self.fit_intercept
@@ -172,10 +177,20 @@ class UnitBall:
 
         Parameters
         ----------
-        coef
+        coef : FloatArray
             (d,) the coefficients of the features.
-        intercept
+        intercept : float, default=0.0
             The intercept; 0 without ``fit_intercept``.
+
+        Returns
+        -------
+        FloatArray
+            (p,) θ.
+
+        Raises
+        ------
+        InvalidInput
+            If a number is not finite, or there is an intercept without ``fit_intercept``.
         """
         vector = self._vector("coef", coef)
         if not math.isfinite(intercept):
@@ -193,10 +208,24 @@ class UnitBall:
 
     @staticmethod
     def largest_norm(X: Any) -> float:
-        """Return the largest norm of the rows of ``X`` (n, d), rounded up so that none is clipped.
+        """Return the largest norm of the rows, rounded up so that none is clipped.
 
-        It is 1 if every row is 0. It is read from the data and therefore not private, of which the
-        caller must warn.
+        It is read from the data and therefore not private, of which the caller must warn.
+
+        Parameters
+        ----------
+        X : Any
+            (n, d) the feature rows.
+
+        Returns
+        -------
+        float
+            The norm; 1 if every row is 0.
+
+        Raises
+        ------
+        InvalidInput
+            For a NaN, an infinity or an entry above 1e150.
         """
         features = _checks.matrix(X, min_rows=1)
         largest = 0.0
@@ -210,12 +239,34 @@ class UnitBall:
         return max(up, _SMALLEST_NORM)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the three constants, as JSON values."""
+        """Return the three constants, as JSON values.
+
+        Returns
+        -------
+        dict[str, Any]
+            The constants by their names.
+        """
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: Any) -> "UnitBall":
-        """Invert :meth:`to_json`; refuse any other value."""
+        """Invert :meth:`to_json`; refuse any other value.
+
+        Parameters
+        ----------
+        value : Any
+            The JSON values.
+
+        Returns
+        -------
+        UnitBall
+            The map that was written.
+
+        Raises
+        ------
+        InvalidInput
+            If ``value`` is anything else.
+        """
         names = {field.name for field in fields(cls)}
         if not isinstance(value, dict) or set(value) != names:
             raise InvalidInput(

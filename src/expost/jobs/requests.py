@@ -368,13 +368,13 @@ class ProfileRequest(TableRequest):
     ----------
     top : int, optional
         The rows to refine, of a model without noise; None: 100.
-    person_column
+    person_column : str, optional
         Identifies the person of each row; persons are profiled, not rows.
-    max_rows_per_person
+    max_rows_per_person : int, optional
         The number of rows of a person that ε and δ are calibrated to.
-    cap_rows
+    cap_rows : bool, default=False
         Whether rows beyond that number are left out; else they are refused.
-    ledger : Annotated[Path | None, _ledger("TABLE.ledger.CURATOR-ONLY.json next to the table")]
+    ledger : Path, optional
         Lists the release, or the model; None: the one next to the table.
     """
 
@@ -506,7 +506,7 @@ class PublishRequest(BlocksRequest):
 
     Parameters
     ----------
-    ledger : Annotated[Path | None, _ledger("the ledger of the model")], optional
+    ledger : Path, optional
         Lists what the report spends; None: the one that lists the model.
     """
 
@@ -553,7 +553,7 @@ class AuditRequest(RowsRequest):
 
     Parameters
     ----------
-    source
+    source : Any
         The rows that it was trained on; for an estimator without ``holdout`` the rows of which a
         random half is used for training.
     """

@@ -469,7 +469,13 @@ class Mechanism(Protocol):
         """
 
     def check_report(self) -> None:
-        """Refuse if no data-dependent report can be made of this model."""
+        """Refuse if no data-dependent report can be made of this model.
+
+        Raises
+        ------
+        ReleaseRefused
+            If there is none.
+        """
 
     def tangent_mechanism(
         self, budget: "PublishingBudget", theta: FloatArray

@@ -58,6 +58,11 @@ class Grid:
         -------
         Grid
             A grid whose rounding is negligible against the noise.
+
+        Raises
+        ------
+        ReleaseRefused
+            If the noise has no finite scale, or float64 is too coarse for it.
         """
         if not (reach < math.inf and 0 < resolution < math.inf):
             raise ReleaseRefused("the noise has no finite scale: raise epsilon or regularization.")

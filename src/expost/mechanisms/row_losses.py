@@ -123,7 +123,22 @@ class RowLosses(Displayed):
     def of_influence(
         cls, influence: Influence, near: Neighbours, predictors: OwnPredictors
     ) -> "RowLosses":
-        """Return the losses of a model without noise, whose rows leave one at a time."""
+        """Return the losses of a model without noise, whose rows leave one at a time.
+
+        Parameters
+        ----------
+        influence : Influence
+            What the shifts and the predictions follow from.
+        near : Neighbours
+            The leave-one-out minimisers of the rows.
+        predictors : OwnPredictors
+            What the model predicts for each row, and without it.
+
+        Returns
+        -------
+        RowLosses
+            The losses, which are infinite.
+        """
         losses = cls.without_noise(near.distance, near.error_bound, near.relation)
         return replace(losses, neighbours=near, predictors=predictors, influence=influence)
 

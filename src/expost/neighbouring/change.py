@@ -115,11 +115,16 @@ def terms(rows: IntArray, columns: int) -> float:
 class ChangedGroup:
     """p neighbouring data sets that change k rows each.
 
-    ``where``      (p,) their indices among all neighbours.
-    ``rows``       all rows that may change, or (p, k) those of each neighbour if they replace
-                   each other.
-    ``index``      (p, ·) the rows of D that leave (or the rows that enter, if none leaves).
-    ``signs``      (k,) −1 for a row that leaves, +1 for one that enters.
+    Attributes
+    ----------
+    where : IntArray
+        (p,) their indices among all neighbours.
+    rows : EvaluatedRows
+        All rows that may change, or (p, k) those of each neighbour if they replace each other.
+    index : IntArray
+        (p, ·) the rows of D that leave (or the rows that enter, if none leaves).
+    signs : FloatArray
+        (k,) −1 for a row that leaves, +1 for one that enters.
     """
 
     where: IntArray
@@ -179,11 +184,16 @@ class ChangedGroup:
 class Change:
     """The difference of each of p neighbouring data sets from the data D.
 
-    ``leaving``   rows of D. Neighbour i lacks row i; with ``persons``, all rows of person i.
-    ``entering``  rows that are not in D. Neighbour i has row i in addition.
-    ``persons``   whose row each row of D is.
-
     The relations "remove", "add" and "replace" have rows that leave, that enter, and both.
+
+    Attributes
+    ----------
+    leaving : RowBlock | None
+        Rows of D. Neighbour i lacks row i; with ``persons``, all rows of person i.
+    entering : RowBlock | None
+        Rows that are not in D. Neighbour i has row i in addition.
+    persons : Persons | None
+        The person of each row of D.
     """
 
     leaving: RowBlock | None = None

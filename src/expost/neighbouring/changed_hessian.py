@@ -58,9 +58,14 @@ def pull_value(expansion: Expansion, changed: ChangedGroup) -> FloatArray:
 class Pull:
     """The pull of each neighbour in numbers (p,).
 
-    ``length``   ∥F̃(Â)∥.
-    ``error``    a bound on the error of F̃(Â), of f′, of the predictors and of the sums.
-    ``weight``   Σ f″∥x∥²/m over the changed rows.
+    Attributes
+    ----------
+    length : FloatArray
+        ∥F̃(Â)∥.
+    error : FloatArray
+        A bound on the error of F̃(Â), of f′, of the predictors and of the sums.
+    weight : FloatArray
+        Σ f″∥x∥²/m over the changed rows.
     """
 
     length: FloatArray
@@ -197,10 +202,16 @@ def _share(expansion: Expansion, taken: FloatArray) -> FloatArray:
 class Replacement(Operator):
     """H' where x₀ leaves and x₁ enters, in closed form: no small system for each neighbour.
 
-    ``weight``  (p, 2) f″/m of both rows.
-    ``slope``   (p, 2) σf′/m.
-    ``g00``, ``g01``, ``g11``  (p,) the entries of XB⁻¹Xᵀ.
-    ``pull_length``            (p,) ∥F̃(Â)∥.
+    Attributes
+    ----------
+    weight : FloatArray
+        (p, 2) f″/m of both rows.
+    slope : FloatArray
+        (p, 2) σf′/m.
+    g00, g01, g11 : FloatArray
+        (p,) the entries of XB⁻¹Xᵀ.
+    pull_length : FloatArray
+        (p,) ∥F̃(Â)∥.
     """
 
     expansion: Expansion

@@ -105,12 +105,21 @@ class ThirdOrderTerms:
 class Curvature:
     """J at the base as a whole: O(d²) numbers from one pass, and all that an expansion needs.
 
-    ``second``     Σ f″x xᵀ;  ``weight``  Σ f″∥x∥².
-    ``long_rows``  Σ f″(∥x∥ − r)x xᵀ over the few rows that are longer than the common norm r.
-    ``residual``   the largest ∣f′∣ + ∣y∣, because f′ of a regression rounds with y; of classes 2.
-    ``knots``      where f″ jumps, for a loss whose f″ does.
-    ``terms``      additions that an entry of the sums went through at most: the rows of a block,
-                   and the blocks.
+    Attributes
+    ----------
+    terms : int
+        The largest number of additions that an entry of the sums went through: the rows of a block,
+        and the blocks.
+    second : FloatArray
+        Σ f″x xᵀ.
+    weight : float
+        Σ f″∥x∥².
+    long_rows : FloatArray
+        Σ f″(∥x∥ − r)x xᵀ over the few rows that are longer than the common norm r.
+    residual : float
+        The largest ∣f′∣ + ∣y∣, because f′ of a regression rounds with y; of classes 2.
+    knots : Knots | None
+        Where f″ jumps, for a loss whose f″ does.
     """
 
     constants: Constants
@@ -143,7 +152,10 @@ class _CurvatureSums:
 class _SumCurvature:
     """A pass that sums the curvature of the rows of each block at ``theta``.
 
-    ``evaluated``  all rows at ``theta``, where they are known; None: a block is evaluated here.
+    Attributes
+    ----------
+    evaluated : EvaluatedRows | None
+        All rows at ``theta``, where they are known; None: a block is evaluated here.
     """
 
     constants: Constants
@@ -221,12 +233,24 @@ def curvature_of(
 class Expansion:
     """J expanded at the base for neighbours of m rows: all that a step to any of them needs.
 
-    ``leaving``, ``entering``  the numbers of rows that leave and enter at each neighbour.
-    ``residual``               the largest ∣f′∣ + ∣y∣ of a row that may change.
-    ``pull``                   k/m.
-    ``third``, ``third_bound`` T from above, as a matrix and in the parts that a Newton step uses.
-    ``lowest``, ``slack``      a lower bound on B's least eigenvalue, and what was taken off for it.
-    ``base_lowest``            a lower bound on the least curvature of J itself around the base.
+    Attributes
+    ----------
+    leaving, entering : int
+        The numbers of rows that leave and enter at each neighbour.
+    residual : float
+        The largest ∣f′∣ + ∣y∣ of a row that may change.
+    pull : FloatArray
+        k/m.
+    third : FloatArray | None
+        T from above, as a matrix.
+    third_bound : ThirdBound | None
+        T from above, in the parts that a Newton step uses.
+    lowest : float
+        A lower bound on B's least eigenvalue.
+    slack : float
+        What was taken off for ``lowest``.
+    base_lowest : float
+        A lower bound on the least curvature of J itself around the base.
     """
 
     curved: Curvature
@@ -445,9 +469,18 @@ def expand(
 ) -> Expansion:
     """Return what a step to any neighbour needs.
 
-    ``leaving``, ``entering``  the numbers of rows that leave and enter at each neighbour.
-    ``changed``                the rows that may change; None: those of the data.
-    ``keep_total_penalty``     a neighbour keeps the total m·p of the sum, not p of the average.
+    Parameters
+    ----------
+    curved : Curvature
+        J at the base.
+    leaving : int, default=1
+        The number of rows that leave at each neighbour.
+    entering : int, default=0
+        The number of rows that enter at each neighbour.
+    changed : EvaluatedRows, optional
+        The rows that may change; None: those of the data.
+    keep_total_penalty : bool, default=False
+        Whether a neighbour keeps the total m·p of the sum, not p of the average.
     """
     rows_after = curved.rows - leaving + entering
     residual = curved.residual if changed is None else changed.residual(curved.constants.loss)

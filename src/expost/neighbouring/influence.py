@@ -142,11 +142,21 @@ class OwnPredictors:
 class Exact:
     """The rows that were refined to their leave-one-out minimiser.
 
-    ``numbers``    of the rows, ascending; ``shift`` (p, d), and each one's length and error.
-    ``reach``      (p,) x·shift.
-    ``top``        the number of rows that were to be ranked.
-    ``certified``  the number of them that certifiably move the model farther than every row that
-                   was not refined.
+    Attributes
+    ----------
+    numbers : IntArray
+        (p,) the rows, ascending.
+    shift : FloatArray
+        (p, d) the shift of each.
+    distance, error : FloatArray
+        (p,) its length, and a bound on its error.
+    reach : FloatArray
+        (p,) x·shift.
+    top : int
+        The number of rows that were to be ranked.
+    certified : int
+        The number of them that certifiably move the model farther than every row that was not
+        refined.
     """
 
     numbers: IntArray
@@ -170,8 +180,14 @@ class Influence:
 
     It holds O(d²) numbers, and the refined rows; it is pickled to where rows are read.
 
-    ``leverage``  the largest x·B⁻¹x of a row, from above.
-    ``exact``     the refined rows, or None.
+    Attributes
+    ----------
+    expansion : Expansion
+        J expanded at the base.
+    leverage : float
+        The largest x·B⁻¹x of a row, from above.
+    exact : Exact | None
+        The refined rows, or None.
     """
 
     expansion: Expansion
@@ -285,8 +301,12 @@ class Influence:
 class _Leaving(OneRow):
     """Neighbours that lack one row each, with the certificate in the norm of the Hessian.
 
-    ``largest``   the largest x·B⁻¹x of a row, from above.
-    ``leverage``  (p,) x·B⁻¹x of the rows that leave.
+    Attributes
+    ----------
+    largest : float
+        The largest x·B⁻¹x of a row, from above.
+    leverage : FloatArray
+        (p,) x·B⁻¹x of the rows that leave.
     """
 
     largest: float

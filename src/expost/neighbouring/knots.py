@@ -176,8 +176,14 @@ class KinkRows:
 
     They are the only ones whose second derivative can change in a step of ∥δ∥_B ≤ ``reach``.
 
-    ``reach_norm``    ∥δ∥_B at which each of them may pass a knot; rounded down.
-    ``least_eigenvalue``  a lower bound on that of J's Hessian, times n/m, in all such steps.
+    Attributes
+    ----------
+    reach_norm : FloatArray
+        ∥δ∥_B at which each of them may pass a knot; rounded down.
+    reach : float
+        The largest ∥δ∥_B of such a step.
+    least_eigenvalue : float
+        A lower bound on that of J's Hessian, times n/m, in all such steps.
     """
 
     X: FloatArray

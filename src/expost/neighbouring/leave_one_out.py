@@ -40,7 +40,10 @@ _FARTHER = 2.0
 class LeaveOneOut:
     """Leave-one-out minimisers of the rows of any block: O(d²) numbers, small enough for workers.
 
-    ``refinement``  what the steps are refined by, where they need it.
+    Attributes
+    ----------
+    refinement : Refinement
+        What the steps are refined by, where they need it.
     """
 
     expansion: Expansion

@@ -60,12 +60,18 @@ class Neighbours(Displayed):
     Attributes
     ----------
     base : FloatArray
-        (d,) A(D); its own error is at most ``base_error``.
+        (d,) A(D).
+    base_error : float
+        A bound on the error of ``base``.
     distance : FloatArray
         (n,) ∥A(Dᵢ) − A(D)∥.
     error_bound : FloatArray
         (n,) a proved bound on the error of each shift: floating point, the approximation of the
         method and the residual of the base are all in it.
+    method : str
+        The method by which each minimiser was computed.
+    shifts : Shifts
+        The shifts in the form in which they are held.
     shift : FloatArray
         (n, d) A(Dᵢ) − A(D), computed when it is read.
     change : Change
@@ -73,6 +79,8 @@ class Neighbours(Displayed):
         there is one for each of them.
     data : Objective | None
         J over D; None for a block of rows that were read, which has no sphere.
+    keep_total_penalty : bool
+        Whether a neighbour keeps n·Λ instead of Λ.
     """
 
     base: FloatArray
@@ -252,9 +260,33 @@ def neighbours_of(
 ) -> Neighbours:
     """Return the neighbours of a base that is fitted already; see :func:`neighbours`.
 
-    ``change``              which rows leave and enter; None: each row of the data leaves.
-    ``keep_total_penalty``  the neighbour keeps n·Λ instead of Λ, as a scikit-learn model of fixed
-                            C or alpha would when it is refitted.
+    Parameters
+    ----------
+    objective : Objective
+        J over the data.
+    base : Minimiser
+        Its minimiser.
+    change : Change, optional
+        Which rows leave and enter; None: each row of the data leaves.
+    method : str, default="newton"
+        As in :func:`neighbours`.
+    keep_total_penalty : bool, default=False
+        Whether the neighbour keeps n·Λ instead of Λ, as a scikit-learn model of fixed C or alpha
+        would when it is refitted.
+    tolerance : float, optional
+        As in :func:`neighbours`.
+    warn : bool, default=True
+        Whether to warn of shifts that do not reach the tolerance.
+
+    Returns
+    -------
+    Neighbours
+        The shifts, their lengths and their certified error bounds.
+
+    Raises
+    ------
+    InvalidInput
+        If the method does not exist, or takes no tolerance.
     """
     _checks.one_of("method", method, METHODS)
     if tolerance is not None:

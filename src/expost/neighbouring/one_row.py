@@ -37,11 +37,16 @@ _TOGETHER = 2**14
 class Step:
     """The scalars of Newton steps δ = a₀ + s·B⁻¹x, one for each changed row.
 
-    ``sign``   +1 where the row enters, −1 where it leaves.
-    ``scale``  s.
-    ``kept``   a lower bound on 1 − ∣w∣·xᵀB⁻¹x of a row that leaves: since
-               H' ≽ B − ∣w∣x xᵀ ≽ (1 − ∣w∣xᵀB⁻¹x)·B, that share of B's curvature is kept. None
-               where one curvature serves all neighbours, or the row enters.
+    Attributes
+    ----------
+    sign : int
+        +1 where the row enters, −1 where it leaves.
+    scale : FloatArray
+        s.
+    kept : FloatArray | None
+        A lower bound on 1 − ∣w∣·xᵀB⁻¹x of a row that leaves: since
+        H' ≽ B − ∣w∣x xᵀ ≽ (1 − ∣w∣xᵀB⁻¹x)·B, that share of B's curvature is kept. None where one
+        curvature serves all neighbours, or the row enters.
     """
 
     rows: EvaluatedRows
@@ -271,11 +276,18 @@ def pull_error(expansion: Expansion) -> float:
 class _Products:
     """The inner products that a block of steps consists of: scalars a row, never an (n, d) array.
 
-    ``along``     x·a₀
-    ``back``      2·B⁻¹x·a₀
-    ``probed``    B⁻¹x·v for each direction v of the third-order bound
-    ``leverage``  x·B⁻¹x
-    ``overlap``   B⁻¹x·B⁻¹x
+    Attributes
+    ----------
+    along : FloatArray
+        x·a₀.
+    back : FloatArray
+        2·B⁻¹x·a₀.
+    probed : FloatArray
+        B⁻¹x·v for each direction v of the third-order bound.
+    leverage : FloatArray
+        x·B⁻¹x.
+    overlap : FloatArray
+        B⁻¹x·B⁻¹x.
     """
 
     along: FloatArray

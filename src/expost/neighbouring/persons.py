@@ -26,10 +26,16 @@ _PLAIN_KINDS = "biufSUmM"
 class Persons:
     """A partition of n rows.
 
-    ``names``  one label a person.
-    ``owner``  (n,) the person of each row.
-    ``rows``   (n,) all row indices, one person's after the other's, each in ascending order.
-    ``sizes``  how many rows each person has.
+    Attributes
+    ----------
+    names : tuple[Hashable, ...]
+        The label of each person.
+    owner : IntArray
+        (n,) the person of each row.
+    rows : IntArray
+        (n,) all row indices, those of each person together and in ascending order.
+    sizes : IntArray
+        The number of rows of each person.
     """
 
     names: tuple[Hashable, ...]

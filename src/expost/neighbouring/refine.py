@@ -60,8 +60,12 @@ _PASS_ENTRIES = 2**22
 class Refinement:
     """What one pass over all rows finds to refine steps by; small enough to be sent to workers.
 
-    ``tensor``  K as a (d, d²) matrix.
-    ``kinks``   the rows near a kink of the Huber hinge.
+    Attributes
+    ----------
+    tensor : FloatArray | None
+        K as a (d, d²) matrix.
+    kinks : KinkRows | None
+        The rows near a kink of the Huber hinge.
     """
 
     tensor: FloatArray | None = None
@@ -120,9 +124,12 @@ class Neighbourhood(ABC):
 
     H' and F̃ are those of each neighbour; vectors and right-hand sides are (p, d).
 
-    ``refinement``  what steps to them are refined by.
-    ``objective``   J over all rows, for passes that serve single neighbours; None: the rows are
-                    elsewhere.
+    Attributes
+    ----------
+    refinement : Refinement
+        What steps to them are refined by.
+    objective : Objective | None
+        J over all rows, for passes that serve single neighbours; None: the rows are elsewhere.
     """
 
     expansion: Expansion

@@ -56,7 +56,10 @@ __all__ = ["SeveralRows"]
 class SeveralRows(Neighbourhood):
     """Neighbours that change k rows each.
 
-    ``left``  (p,) ∥H'δ − pull∥ of the Newton steps.
+    Attributes
+    ----------
+    left : FloatArray
+        (p,) ∥H'δ − pull∥ of the Newton steps.
     """
 
     objective: Objective

@@ -23,10 +23,15 @@ __all__ = ["LeftOut", "TopRows", "in_label_units", "largest_changes"]
 class TopRows:
     """The rows that were refined to their exact leave-one-out model.
 
-    ``top``        the number of rows that were to be ranked.
-    ``refined``    the number of rows that were refined for it.
-    ``certified``  the number of top rows that certifiably move the model farther than every row
-                   that was not refined.
+    Attributes
+    ----------
+    top : int
+        The number of rows that were to be ranked.
+    refined : int
+        The number of rows that were refined for it.
+    certified : int
+        The number of top rows that certifiably move the model farther than every row that was not
+        refined.
     """
 
     top: int
@@ -50,11 +55,19 @@ class TopRows:
 class LeftOut:
     """How the predictions of some rows change when each of them leaves.
 
-    ``scores``    of predictions with the row, without it, and at the worse and the better end of
-                  the certified intervals of those without it.
-    ``flipped``   the number of rows whose predicted class certifiably changes; ``undecided`` of
-                  those where it is not known. 0 for a regression.
-    ``change``    the largest change of a prediction, from above, of row ``row``.
+    Attributes
+    ----------
+    scores : FitScores
+        The scores of predictions with the row, without it, and at the worse and the better end of
+        the certified intervals of those without it.
+    flipped : int
+        The number of rows whose predicted class certifiably changes; 0 for a regression.
+    undecided : int
+        The number of rows where that is not known; 0 for a regression.
+    change : float
+        The largest change of a prediction, from above.
+    row : int
+        The row of that change.
     """
 
     rows: int = 0

@@ -87,10 +87,12 @@ class Profile(ScalarTable):
         What the noise leaves of the model's quality, where it is known.
     guarantee : tuple[str, ...], default=()
         What the mechanism guarantees, in sentences: its relation, and δ at other ε.
-    left_out
-        How the predictions of the rows change when each of them leaves, ``top`` the rows that were
-        refined, and ``model_distance`` a bound on the distance of the model from the minimiser: of
-        models without noise, where they are known.
+    left_out : LeftOut, optional
+        How the predictions of the rows change when each of them leaves: of a model without noise.
+    top : TopRows, optional
+        The rows that were refined: of a model without noise.
+    model_distance : float, optional
+        A bound on the distance of the model from the minimiser: of a model without noise.
 
     Notes
     -----
@@ -598,9 +600,9 @@ class Profile(ScalarTable):
 
         Parameters
         ----------
-        path
+        path : str | Path, optional
             The path of the file; None returns the JSON string.
-        table
+        table : str, optional
             The name of the file that holds the columns of the rows. By default they are part of
             the JSON, or in the folder of the parts if the rows were read in blocks.
 
