@@ -42,7 +42,7 @@ T = TypeVar("T")
 _CHUNK = 1024
 # Rows of a table whose minimiser is the start of the search.
 _FIRST_ROWS = 2**13
-# Of so many rows in memory a pass takes less than a search over the first ones.
+# Of no more rows in memory a pass takes less than a search over the first ones.
 _FEW_ROWS = 2**15
 _NEWTON_STEPS = 200
 # The line search: octaves below the longest step, then passes over the rows, and parts of an
@@ -174,13 +174,18 @@ class Objective:
         """Return J with another linear term c."""
         return replace(self, linear=linear)
 
+    @property
+    def has_many_rows(self) -> bool:
+        """Whether a pass over all rows takes longer than a search over the first ones."""
+        return not self.rows.is_held or self.rows.count > _FEW_ROWS
+
     # Not a cached property: those of Python 3.11 share one lock, which a worker would wait for.
     def start(self) -> FloatArray:
         """Return the start of the search: 0, or the minimiser over the first of many rows.
 
         It saves passes over the rows, and is computed where they are.
         """
-        if self.rows.is_held and self.rows.count <= _FEW_ROWS:
+        if not self.has_many_rows:
             return np.zeros(self.dimension)
         task = _FirstFit(loss=self.loss, penalty=self.penalty, linear=self.linear)
         return self.rows.on_first(task, _FIRST_ROWS)
