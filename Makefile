@@ -139,6 +139,7 @@ screenshots: .venv/.dev .venv/.browser
 bench-scale: .venv/.dev
 	$(BIN)/python bench/scale.py --record
 	$(BIN)/python bench/stream_epsilon.py --record
+	$(BIN)/python bench/memory.py --record
 
 # Held-out AUC and log loss beside peers, on fourteen tables (docs/utility.md). diffprivlib and
 # interpret get environments of their own in build/environments. Results are kept in build/utility:

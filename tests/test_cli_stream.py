@@ -259,10 +259,11 @@ def test_the_next_command_names_the_model(source, tmp_path, monkeypatch, out, mo
 
 def test_rows_that_take_more_than_the_memory_are_streamed(program, source, tmp_path):
     command = ("profile", source, "--target", "income", "--id", "number", "--drop", "pay")
-    assert program(*command, "--out", tmp_path / "s", "--memory", "10kB").code == 0
-    assert program(*command, "--out", tmp_path / "m", "--memory", "1GB").code == 0
-    assert (tmp_path / "s" / TABLE).is_dir()
+    assert program(*command, "--out", tmp_path / "s", "--memory", "10kB").code == 2
+    assert program(*command, "--out", tmp_path / "m", "--memory", "8GB").code == 0
+    assert not (tmp_path / "s").exists()
     assert (tmp_path / "m" / TABLE).is_file()
+    assert is_streamed(Streaming(memory=2**30), tmp_path, 10**6, 50)
     assert is_streamed(Streaming(engine="local"), tmp_path, 2, 1)
     assert not is_streamed(Streaming(), tmp_path, 10**4, 10)
     assert is_streamed(Streaming(), tmp_path, 10**9, 1000)

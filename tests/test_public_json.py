@@ -46,7 +46,9 @@ def test_curator_figures_are_printed_if_they_are_asked_for(program, people_csv, 
     (document,) = parse_json(json.dumps(value["summary"])).documents
     assert document.audience is Audience.CURATOR_ONLY
     profile = json.loads((tmp_path / "a" / "profile.CURATOR-ONLY.json").read_text())
-    assert document.facts["largest_loss"] == max(pq.read_table(tmp_path / "a" / profile["table"])["loss_high"].to_pylist())
+    assert document.facts["largest_loss"] == max(
+        pq.read_table(tmp_path / "a" / profile["table"])["loss_high"].to_pylist()
+    )
     tiles = {tile.label: tile.value for tile in document.tiles}
     assert tiles["Useful?"] == f"AUC {profile['fit']['auc']:.3f}"
 

@@ -255,7 +255,7 @@ class BlocksRequest(RowsRequest):
     memory: Annotated[
         int | None,
         Option(
-            "Process the table in blocks if it needs more memory than this, e.g. 2GiB.",
+            "Most memory to use, e.g. 2GiB: in blocks if the rows need more.",
             WORK,
             metavar="SIZE",
             read=read_bytes,

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from expost.data import Encoding, Query, Table, UnitBall, files_of
 from expost.engine import SILENT, Engine, Progress, engine_of
+from expost.engine.threads import available_cores
 from expost.errors import InvalidInput
 from expost.jobs.output import is_unfinished
 from expost.jobs.runs import Run, read_state, running
@@ -26,8 +27,17 @@ from expost.rows import Rows, RowStream, RowSummary, TableRows
 __all__ = ["Streaming", "TableWork", "available_memory", "inputs_of", "is_streamed"]
 __all__ += ["running_job", "salted", "table_rows", "task_of"]
 
-# The approximate number of copies of a row in memory: as read, in the unit ball, its shift, …
-_COPIES = 5
+_MIB = 2**20
+# What libraries add that are imported later, and what a process holds where it cannot be read.
+_LATER_IMPORTS, _TYPICAL = 36 * _MIB, 160 * _MIB
+# Bytes of a cell of the rows that are explored, and of anything that is always there.
+_EXPLORED_CELL, _EXPLORED_ROWS, _ALWAYS = 47, 100_000, 20 * _MIB
+# Rows in memory: bytes of a cell and of a row.
+_HELD_CELL, _HELD_ROW = 36, 300
+# Rows in blocks: the rows that a thread reads at once, and bytes of a cell and of a row of these.
+_READ_ROWS, _READ_CELL, _READ_ROW = 2**17, 4, 1_100
+# A given memory has one more thread for each of these.
+_PER_THREAD = 2**30
 # Options on which no byte of the results depends.
 _WITHOUT_EFFECT = (
     *("out", "force", "ledger", "name", "resume", "workers", "engine", "memory"),
@@ -49,7 +59,8 @@ class Streaming:
     resume : bool, default=False
         Continue the unfinished run, if there is one.
     memory : int, optional
-        Bytes above which rows are processed in blocks; None: half of the available memory.
+        The most bytes that this process may hold; a run that needs more is refused. None: rows that
+        need more than half of the available memory are processed in blocks.
     """
 
     engine: Any = None
@@ -58,7 +69,11 @@ class Streaming:
 
     def workers(self) -> AbstractContextManager[Engine]:
         """Return the engine of all passes, which open the table too."""
-        return engine_of("local" if self.engine is None else self.engine)
+        name = "local" if self.engine is None else self.engine
+        if self.memory is not None and name == "local":
+            # No result depends on their number, and each holds a block.
+            name = f"local:{max(1, min(available_cores(), self.memory // _PER_THREAD))}"
+        return engine_of(name)
 
 
 def available_memory() -> int:
@@ -77,7 +92,63 @@ def is_streamed(streaming: Streaming, out: Path, rows: int, columns: int) -> boo
         blocks: bool = read_state(out)["blocks"]
         return blocks
     memory = available_memory() // 2 if streaming.memory is None else streaming.memory
-    return rows * (columns + 1) * 8 * _COPIES > memory
+    return needed_memory(rows, columns) > memory
+
+
+def needed_memory(rows: int, columns: int, *, workers: int | None = None) -> int:
+    """Return a bound of the bytes that a job holds at its peak, with what this process holds now.
+
+    The constants are measured (docs/evidence/memory.json), with a margin: the peak of a run is
+    compared with them by a test.
+
+    Parameters
+    ----------
+    rows, columns : int
+        The size of the encoded table.
+    workers : int, optional
+        The threads that process blocks; None: all rows are held.
+    """
+    explored = _EXPLORED_CELL * min(rows, _EXPLORED_ROWS) * columns
+    start = _resident() + _LATER_IMPORTS + _ALWAYS + explored
+    if workers is None:
+        return start + rows * (_HELD_CELL * (columns + 1) + _HELD_ROW)
+    return start + workers * min(rows, _READ_ROWS) * (_READ_CELL * columns + _READ_ROW)
+
+
+def check_memory(streaming: Streaming, rows: int, columns: int, *, blocks: bool) -> None:
+    """Refuse a job that would hold more than the given memory; name the least that is possible.
+
+    Workers of a cluster have limits of their own: the limit is that of this process.
+    """
+    if streaming.memory is None:
+        return
+    threads = str(streaming.engine or "local")
+    kind, _, count = threads.partition(":")
+    local = kind == "local"
+    workers = int(count) if local and count.isdigit() else 1
+    if blocks and workers == 1 and local and not count:
+        workers = max(1, min(available_cores(), streaming.memory // _PER_THREAD))
+    needed = needed_memory(rows, columns, workers=workers if blocks else None)
+    if needed <= streaming.memory:
+        return
+    least = needed_memory(rows, columns, workers=1)
+    if not blocks:
+        least = min(needed, least)
+    # A few pages more or less are held at each start.
+    remedy = f"--memory {-(-least // _MIB) + 16}MiB"
+    if workers > 1:
+        remedy += " with --engine local:1"
+    raise InvalidInput(
+        f"--memory {streaming.memory // _MIB}MiB: is not enough for {rows:,} rows of"
+        f" {columns} encoded columns; the least that is possible is {remedy}."
+    )
+
+
+def _resident() -> int:
+    """Return the bytes that this process holds now."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return _TYPICAL
 
 
 def inputs_of(job: Any) -> Iterator[Path]:
@@ -201,7 +272,9 @@ class TableWork:
         The other options are those of :func:`running_job`.
         """
         table, encoding = opened
-        blocks = is_streamed(job.streaming, job.out, table.rows, len(encoding.feature_names))
+        columns = len(encoding.feature_names)
+        blocks = is_streamed(job.streaming, job.out, table.rows, columns)
+        check_memory(job.streaming, table.rows, columns, blocks=blocks)
         more = {**(more or {}), "rows": table.rows}
         with running_job(
             command,
