@@ -2,13 +2,21 @@
 
 Run by ``make bench-scale``. Every run is the command that users type, in a process of its own:
 release a model, profile every row, rank them, write parts and page. Times are ratios of runs that
-follow one another; memory is the peak of the process as the kernel counts it.
+follow one another; memory is the peak of the process as the kernel counts it (VmHWM: ``ru_maxrss``
+would start at the size of this process).
+
+The *floor* is measured in the same run with two threads: the file is decoded as often as the
+command passed over its rows (those that a phase reports, one to open it, and three that explore
+columns), and one n·d·d product is made for each Hessian and for each vector of leverages that the
+mathematics needs: of the passes of both minimisers, and two for each of the releases behind
+expected exposures and for the released model.
 
 What one block and one reduce cost is measured beside, for the arithmetic of docs/streaming.md.
 """
 
 import argparse
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 import json
 import os
 import pickle
@@ -30,6 +38,7 @@ from expost.preparing import read_rows
 from expost.data import Encoding, UnitBall, open_table
 from expost.rows import RowStream, block_rows, TableRows
 from expost.engine import engine_of
+from expost.engine.threads import one_blas_thread
 from expost.estimators import PrivateLogisticRegression
 from expost.glm import _Evaluate
 
@@ -55,14 +64,58 @@ def write_rows(path: Path, rows: int, columns: int = COLUMNS) -> None:
             file.write_table(pa.table([*X.T.copy(), y], schema=schema), row_group_size=_GROUP)
 
 
+PROGRAM = """
+import sys
+try:
+    from expost.cli.main import program; program()
+finally:
+    status = dict(line.split(":") for line in open("/proc/self/status"))
+    print("peak", status["VmHWM"].split()[0], file=sys.stderr)
+"""
+# Passes that no phase reports: opening, and the exposures by column with the tree.
+_OPENING, _EXPLORING = 1, 3
+# Releases behind the expected exposures of so many rows.
+_RELEASES = 8
+
+
 @dataclass(frozen=True)
 class Ran:
-    """One run: seconds, GiB at its peak, and what its phases and passes took."""
+    """One run: seconds, GiB at its peak, and what its phases and passes took.
+
+    ``fits`` are the passes of the phase that fits.
+    """
 
     seconds: float
     peak: float
     phases: dict[str, float]
     passes: int
+    fits: int
+
+
+def floor(path: Path, run: Ran, columns: int = COLUMNS) -> float:
+    """Seconds of decoding the file, and of BLAS, as often as a run needs them; two threads."""
+    groups = pa.parquet.ParquetFile(path).metadata.num_row_groups
+
+    def decode(group: int) -> int:
+        file = pa.parquet.ParquetFile(path)
+        return file.read_row_group(group, use_threads=False).num_rows
+
+    X = np.random.default_rng(SEED).standard_normal((block_rows(columns + 1), columns + 1))
+
+    def product(_: int) -> float:
+        weighted = X * X[:, :1]
+        return float((weighted.T @ X)[0, 0])
+
+    with ThreadPoolExecutor(2) as threads, one_blas_thread():
+        start = time.perf_counter()
+        rows = sum(threads.map(decode, range(groups)))
+        decoding = time.perf_counter() - start
+        blocks = -(-rows // len(X))
+        start = time.perf_counter()
+        sum(threads.map(product, range(blocks)))
+        products = time.perf_counter() - start
+    passes = run.passes + _OPENING + _EXPLORING
+    return passes * decoding + (run.fits + 2 * (_RELEASES + 1)) * products
 
 
 def profile(path: Path, engine: str) -> Ran:
@@ -72,15 +125,17 @@ def profile(path: Path, engine: str) -> Ran:
     start = time.perf_counter()
     with path.with_name("log").open("w+") as log:
         process = subprocess.Popen(
-            [Path(sys.executable).with_name("expost"), *command, "--log-json"],
+            [sys.executable, "-c", PROGRAM, *command, "--log-json"],
             stdout=subprocess.DEVNULL,
             stderr=log,
             env={**os.environ, "PYTHONWARNINGS": "ignore"},
         )
-        _, status, used = os.wait4(process.pid, 0)
+        status = process.wait()
         seconds = time.perf_counter() - start
         log.seek(0)
-        events = [json.loads(line) for line in log if line.startswith("{")]
+        lines = log.read().splitlines()
+        events = [json.loads(line) for line in lines if line.startswith("{")]
+        peak = int(lines[-1].removeprefix("peak "))
     if status:
         raise SystemExit(f"expost profile ended with status {status}")
     shutil.rmtree(out)
@@ -93,8 +148,11 @@ def profile(path: Path, engine: str) -> Ran:
         name: (after - before).total_seconds()
         for (name, before), (_, after) in itertools.pairwise(begun)
     }
-    passes = sum(event["event"] == "rows" and event["done"] == event["total"] for event in events)
-    return Ran(seconds, used.ru_maxrss / 2**20, phases, passes)
+    whole = [
+        event for event in events if event["event"] == "rows" and event["done"] == event["total"]
+    ]
+    fits = sum(event["phase"] == "fitting the model" for event in whole)
+    return Ran(seconds, peak / 2**20, phases, len(whole), fits)
 
 
 def growth(folder: Path, sizes: tuple[int, ...]) -> dict[str, object]:
@@ -109,8 +167,13 @@ def growth(folder: Path, sizes: tuple[int, ...]) -> dict[str, object]:
         seconds.append(float(np.median([run.seconds for run in runs])))
         peaks.append(max(run.peak for run in runs))
         print(f"{rows:>12,} rows: {seconds[-1]:8.1f} s, peak {peaks[-1]:.2f} GiB", flush=True)
+        least = floor(path, runs[-1])
+        ratio = seconds[-1] / least
+        print(f"{f'{rows:,} rows over the floor':<{measure.WIDTH}} {ratio:>11.2f}", flush=True)
         figures[f"{rows} rows"] = {
             "seconds": round(seconds[-1], 2),
+            "floor": round(least, 2),
+            "over_the_floor": round(ratio, 2),
             "peak_gib": round(peaks[-1], 3),
             "passes": runs[-1].passes,
             "phases": {name: round(took, 2) for name, took in runs[-1].phases.items()},

@@ -190,7 +190,7 @@ class Objective:
         task = _FirstFit(loss=self.loss, penalty=self.penalty, linear=self.linear)
         return self.rows.on_first(task, _FIRST_ROWS)
 
-    def minimiser(self, tolerance: float) -> "Minimiser":
+    def minimiser(self, tolerance: float, *, start: FloatArray | None = None) -> "Minimiser":
         """Return A(D), with a proved ∥∇J∥ ≤ ``tolerance``; it is computed once.
 
         A minimiser with a smaller bound that is known already is returned too.
@@ -198,7 +198,7 @@ class Objective:
         for known in self._minimisers:
             if known.gradient_bound <= tolerance:
                 return known
-        self._minimisers.append(minimise(self, tolerance=tolerance))
+        self._minimisers.append(minimise(self, tolerance=tolerance, start=start))
         return self._minimisers[-1]
 
     @cached_property

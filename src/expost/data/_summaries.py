@@ -706,7 +706,7 @@ def distinct_ids(
             feed=origin.feed, key=key, missing=missing, size=size, share=share, shares=shares
         )
         items = origin.feed.items([key.index], size, rows=rows, aligned=True)
-        parts = [part for found in run_pass(engine, task, items) for part in found]
+        parts = [part for ids in run_pass(engine, task, items) for part in ids]
         count += pc.count_distinct(pa.chunked_array(parts, pa.string())).as_py()
     return count
 

@@ -114,7 +114,8 @@ class UnitBall:
             For a NaN, an infinity or an entry above 1e150, before anything is clipped: NaN would
             pass through a clip.
         """
-        features = _checks.matrix(X, min_rows=1)
+        # Entries of a plain matrix are checked by the squares of its rows (:meth:`_into`).
+        features = X if _is_plain(X) else _checks.matrix(X, min_rows=1)
         count, width = features.shape
         factor, constant = self._factors(width)
         rows = np.empty((count, width + self.fit_intercept))
@@ -129,17 +130,18 @@ class UnitBall:
 
     def _into(self, rows: FloatArray, x: FloatArray, factor: float) -> NDArray[np.bool_]:
         """Write factor·x/max(q, ∥x∥) of each row; return which rows are longer than q."""
-        with np.errstate(over="ignore", under="ignore"):
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             square = np.einsum("ij,ij->i", x, x)
             length = np.sqrt(square)
             outside: NDArray[np.bool_] = length > self.data_norm
             np.multiply(x, (factor / np.maximum(length, self.data_norm))[:, None], out=rows)
         extreme = np.flatnonzero(~((square >= _SMALLEST_SQUARE) & (square <= _LARGEST_SQUARE)))
         if len(extreme):
-            peak, direction, length = _polar(x[extreme])
+            some = _checks.matrix(x[extreme], min_rows=1)
+            peak, direction, length = _polar(some)
             with np.errstate(over="ignore", under="ignore"):
                 beyond = (peak / self.data_norm) * length > 1
-                inside = x[extreme] / self.data_norm
+                inside = some / self.data_norm
             inside[beyond] = direction[beyond] / length[beyond, None]
             rows[extreme], outside[extreme] = inside * factor, beyond
         return outside
@@ -291,6 +293,17 @@ class UnitBall:
         if array.ndim != 1 or array.size == 0 or not np.all(np.isfinite(array)):
             raise InvalidInput(f"{name}: must be a finite vector of at least one entry.")
         return array
+
+
+def _is_plain(X: Any) -> bool:
+    """Return whether ``X`` is a matrix of float64 by rows, with at least one row and column."""
+    return (
+        type(X) is np.ndarray
+        and X.ndim == 2
+        and X.size > 0
+        and X.dtype == np.float64
+        and (X.flags.c_contiguous)
+    )
 
 
 def _polar(features: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -71,7 +71,7 @@ from scipy.special import betainc, ndtr
 from expost import _checks
 from expost._numerics import ROUNDOFF
 from expost.errors import InvalidInput, ReleaseRefused
-from expost.glm import Minimiser, Objective, minimise
+from expost.glm import Minimiser, Objective
 from expost.losses import Logistic, Softmax
 from expost.mechanisms.base import TOLERANCE, ClosedForm, Losses, register
 from expost.mechanisms.calibration import (
@@ -487,8 +487,7 @@ class ObjectivePerturbation(Perturbation):
         """
         # Of many rows the model without noise is needed too, to be compared, and is a near start.
         start = objective.minimiser(TOLERANCE).theta if objective.has_many_rows else None
-        perturbed = objective.with_linear(noise / self.rows)
-        return minimise(perturbed, tolerance=self.tolerance, start=start)
+        return objective.with_linear(noise / self.rows).minimiser(self.tolerance, start=start)
 
     @property
     def _uses_tangent(self) -> bool:
