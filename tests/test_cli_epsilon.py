@@ -356,7 +356,8 @@ def test_a_job_in_python_takes_a_frame_and_has_no_command(tmp_path):
 
 
 def test_no_cell_and_no_key_is_on_the_page_or_the_screen(ask, tmp_path):
-    rng = np.random.default_rng(8)
+    # Seven digits of another number are those of a cell by chance, once in some seeds.
+    rng = np.random.default_rng(9)
     wild = rng.integers(10**8, 10**9, size=(ROWS, 2))
     lines = [
         f"key-{number:x},{row[0] / 1e7},{row[1] / 1e6},{'yes' if number % 3 else 'no'}"
