@@ -50,7 +50,7 @@ KEYS: dict[str, str] = {
 WORDS: dict[str, str] = {"fail": "curator-only", "review": "needs-review", "pass": "public"}
 # Keys, as regular expressions, whose values may differ, and why.
 EXPLAINED: dict[str, str] = {
-    r":profile:table(\.|$)": "the lines of the rows are in the Parquet file alone, which is compared",
+    r":profile:table(\.|$)": "the lines of rows are in the Parquet file alone, which is compared",
     r":epsilon:(frontier|not_compared)\b": (
         "new: the utility and the posterior over ε, of the mechanism and of others"
     ),
