@@ -4,6 +4,7 @@ import inspect
 import json
 import math
 import warnings
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -17,6 +18,7 @@ from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
 from expost.errors import (
     ClippedRowsWarning,
     PrivacyLeakWarning,
+    ReleaseRefused,
     SeededReleaseWarning,
     UnscaledColumnsWarning,
 )
@@ -114,14 +116,33 @@ def naive_regularization(n, d, epsilon, delta):
     return max(r / 20 + r**2, 2 * 0.25 / (math.exp(epsilon / 2) - 1) / n)
 
 
+def has_grid(mechanism):
+    try:
+        return mechanism.grid is not None
+    except ReleaseRefused:
+        return False
+
+
+def test_ten_million_rows_have_a_grid():
+    mechanism = mechanism_of(10**7, 51, epsilon=1.0)
+    plain = naive_regularization(10**7, 51, 1.0, mechanism.delta)
+    assert not has_grid(replace(mechanism, regularization=plain))
+    assert has_grid(mechanism)
+    assert mechanism.regularization < 1e-4
+
+
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 8.0])
 @pytest.mark.parametrize("n", [100, 30_000, 2_000_000])
 @pytest.mark.parametrize(("d", "delta"), [(1, "auto"), (64, "auto"), (64, 0), (64, 1e-9)])
 def test_regularization_against_its_formula(n, d, delta, epsilon):
     mechanism = mechanism_of(n, d, epsilon=epsilon, delta=delta)
     expected = naive_regularization(n, d, epsilon, mechanism.delta)
+    # Where float64 has no grid that is finer than the noise, Λ is raised until it has one.
+    while not has_grid(replace(mechanism, regularization=expected)):
+        expected *= 4
     # σ is rounded up by a factor of 1 + 1e-6.
     assert mechanism.regularization == pytest.approx(expected, rel=3e-6)
+    assert has_grid(mechanism)
     assert not mechanism.is_raised
     # Next to nothing is spent on determinants by Gaussian noise, at most half of ε by the other.
     plain = mechanism_of(n, d, epsilon=epsilon, delta=delta, regularization=1e9)

@@ -106,6 +106,8 @@ __all__ = ["CALIBRATIONS", "ObjectivePerturbation"]
 
 CALIBRATIONS = ("tight", "published")
 _CLAMPED = 1e-12
+# The most factors of four by which an automatic Λ is raised for its grid.
+_RAISES = 12
 # A Λ at which determinants spend nothing of ε that rounding does not.
 _PLAIN = 1e12
 # The exponential of more would overflow.
@@ -168,6 +170,9 @@ class ObjectivePerturbation(Perturbation):
         on determinants, λ ≥ 2c₀/(e^(ε/(hmk)) − 1) spends about ε/(2h). The logistic loss has h = 2,
         and its tight calibration then spends nothing. The others have h = 4: an eighth of ε was
         chosen on twelve tables. Without noise Λ is 1/n, the default of scikit-learn.
+
+        Of tens of millions of rows it is raised, by factors of four, until float64 has a grid that
+        is finer than the noise: ∥θ∥ is bounded by √(2f(0)/Λ), and the noise in θ shrinks with n.
         """
         mechanism = cls(regularization=_PLAIN, **constants)
         n, loss = mechanism.rows, mechanism.loss
@@ -180,7 +185,15 @@ class ObjectivePerturbation(Perturbation):
         parts = 2 if isinstance(loss, Logistic) else 4
         left = mechanism.epsilon / (parts * rank * mechanism.rows_per_person)
         floor = 2 * curvature / math.expm1(left) / n if left < _LARGEST else 0.0
-        return max(unit * (share / 20 + share**2 / bound), floor)
+        chosen = max(unit * (share / 20 + share**2 / bound), floor)
+        for factor in (4.0**power for power in range(_RAISES)):
+            try:
+                _ = cls(regularization=factor * chosen, **constants).grid
+            except ReleaseRefused:
+                continue
+            return factor * chosen
+        # The release itself reports it.
+        return chosen
 
     @cached_property
     def _budget(self) -> tuple[float, float]:
