@@ -134,8 +134,8 @@ def check_memory(streaming: Streaming, rows: int, columns: int, *, blocks: bool)
     least = needed_memory(rows, columns, workers=1)
     if not blocks:
         least = min(needed, least)
-    # A few pages more or less are held at each start.
-    remedy = f"--memory {-(-least // _MIB) + 16}MiB"
+    # What a process holds when it has opened a table differs a little from run to run.
+    remedy = f"--memory {-(-least // _MIB) + 48}MiB"
     if workers > 1:
         remedy += " with --engine local:1"
     raise InvalidInput(
