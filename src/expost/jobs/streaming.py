@@ -98,7 +98,7 @@ def is_streamed(streaming: Streaming, out: Path, rows: int, columns: int) -> boo
 def needed_memory(rows: int, columns: int, *, workers: int | None = None) -> int:
     """Return a bound of the bytes that a job holds at its peak, with what this process holds now.
 
-    The constants are measured (docs/evidence/memory.json), with a margin: the peak of a run is
+    The constants are measured (bench/memory.py), with a margin: the peak of a run is
     compared with them by a test.
 
     Parameters
