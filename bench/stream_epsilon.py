@@ -2,7 +2,8 @@
 
 Every size is run in a process of its own, by what ``expost epsilon --engine local:2`` runs: 25
 values of ε, every row's distance and critical ε written as parts, the utility of 200 models at
-each ε on held-out rows, the page. Memory is the peak of the process as the kernel counts it (VmHWM).
+each ε on held-out rows, the page. Memory is the peak of the process as the kernel counts it
+(VmHWM).
 
 The *floor* of the job is measured after it: the file is decoded once to open it and once for each
 pass that the job reports, and every such pass makes one n·d·d product; two threads.
