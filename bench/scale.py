@@ -11,7 +11,7 @@ columns), and one n·d·d product is made for each Hessian and for each vector o
 mathematics needs: of the passes of both minimisers, and two for each of the releases behind
 expected exposures and for the released model.
 
-What one block and one reduce cost is measured beside, for the arithmetic of docs/streaming.md.
+What one block and one reduce cost is measured beside, for the arithmetic of docs/scale.md.
 """
 
 import argparse
