@@ -48,10 +48,17 @@ def others(rows=60, seed=1):
     return [table[0], *(["q" + line[0][1:], *line[1:]] for line in table[1:])]
 
 
+class Undrawn:
+    """A figure without matplotlib."""
+
+    def png(self):
+        return b"\x89PNG"
+
+
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch):
     """Without drawing, for speed: the first test draws, in a process of its own."""
-    monkeypatch.setattr(audit_job, "_drawn", lambda result, kind: b"\x89PNG")
+    monkeypatch.setattr(audit_job, "plot", lambda result, kind: Undrawn())
 
 
 @pytest.fixture
@@ -466,7 +473,7 @@ def test_nothing_is_left_of_a_run_that_cannot_be_written(ask, tmp_path, monkeypa
         assert words in done.message, words
     assert names(tmp_path / "o") == {".expost-run"}
     monkeypatch.undo()
-    monkeypatch.setattr(audit_job, "_drawn", lambda result, kind: b"\x89PNG")
+    monkeypatch.setattr(audit_job, "plot", lambda result, kind: Undrawn())
     assert ask("--seed 1 --resume").code == 0
     assert names(tmp_path / "o") == RESULTS
     again = ask("--seed 1")

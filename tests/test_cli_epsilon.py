@@ -45,12 +45,11 @@ ROWS = 60
 
 
 @pytest.fixture
-def ask(program, people_csv, tmp_path, monkeypatch):
+def ask(program, people_csv, tmp_path):
     """Run ``expost epsilon`` on the people, with these options; the results go to tmp_path/out.
 
-    With few models at few values of ε, and without drawing, for speed: the first test does it all.
+    With few models at few values of ε, for speed: the first test does it all.
     """
-    monkeypatch.setattr(epsilon_job, "_picture", lambda choice: b"\x89PNG")
 
     def call(options: str = "", *more: object, data=people_csv, target="income", out="o") -> Ran:
         few = [] if "--models" in options else ["--models", "20", "--epsilons", "0.5,2,8"]

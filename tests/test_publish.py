@@ -127,7 +127,8 @@ def test_a_data_dependent_report_of_every_objective(name):
     assert np.all(profile(model, X, y).exposure <= exposure)
     assert np.all((first >= 0) & (first <= 0.7 * (1 + 1e-5)))
     # ε = 0 only where the two laws differ by δ at most: a row that the model fits, by chance.
-    apart = 2 * stats.norm.cdf(report._separations(*report._rows(X, y)[:2])[0] / 2) - 1
+    rows = model.release_.objective(X, y).held
+    apart = 2 * stats.norm.cdf(report.separations(rows.X, rows.y)[0] / 2) - 1
     assert np.all((first > 0) | (apart <= 1e-6))
     assert np.all((second >= 0) & (second <= 0.3 * (1 + 1e-5)))
     everything = report.everything(X, y)
@@ -465,7 +466,7 @@ def objective_failures(noise, rho, count, seed):
         report = PublishedReport(
             release=release, failure_probability=rho, budget=budget, released=released
         )
-        mu = np.hypot(*report._separations(*everyone))
+        mu = np.hypot(*report.separations(*everyone))
         total = np.abs(loss + pair_losses(second, released, tangent, everyone))
         failed["everything"] += total > bound.exposure(*everyone) + mu * (
             mu / 2 + stats.norm.isf(rho / 2)

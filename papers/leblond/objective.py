@@ -240,11 +240,11 @@ def measure_objective(
         output_profile=ranked / over,
         low=choice.low,
         high=choice.high,
-        similar=_similar(*samples),
+        similar=similarity(*samples),
     )
 
 
-def _similar(output: Samples, objective: Samples) -> tuple[float, float]:
+def similarity(output: Samples, objective: Samples) -> tuple[float, float]:
     """Return the ratio of the clouds' sizes that is farthest from 1, and that of distances."""
     sizes = _cloud_size(objective) / _cloud_size(output)
     apart = _apart(objective) / _apart(output)
