@@ -592,7 +592,7 @@ def test_each_row_counts_with_the_score_of_its_person():
         assert group.to_json()["persons"] == group.persons
     assert result.rows == len(owner)
     shown = str(result)
-    assert f"{len(owner)} rows, each with its person's exposure" in shown
+    assert f"{len(owner)} rows, each with its person" in shown
     assert re.search(r"^ +group .* persons ", shown, re.MULTILINE)
     assert "persons" in result._repr_html_()
     # Rows on their own say nothing of persons.

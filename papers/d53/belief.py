@@ -269,7 +269,7 @@ def passed_exhibit(excess: Passed) -> Exhibit:
             "Not in the paper. (a) How often the belief passes ρ_β = sigmoid(ε), as a multiple of"
             " δ: Gaussian noise, Φ(μ/2 − ε/μ)/δ, with the least noise that is (ε, δ)-private and"
             " with the σ of Eq. (2.1). (b) How far it passes: at each belief the most that any"
-            " (1, 0.01)-private mechanism does, and Gaussian noise beside it. Below a probability"
+            " (1, 0.01)-private mechanism does, and what Gaussian noise does. Below a probability"
             " of δ no belief short of certainty is guaranteed."
         ),
         draw=lambda: panels(displays, columns=2, size=(5.6, 4.2)),

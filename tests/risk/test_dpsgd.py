@@ -298,7 +298,7 @@ def test_what_the_distribution_cannot_hold_is_refused():
 
 @pytest.mark.long
 def test_full_counts():
-    """10⁶ games over 50 steps; a million steps with time and memory; dp_accounting beside it."""
+    """10⁶ games over 50 steps; a million steps with time and memory; dp_accounting on the same."""
     rng = np.random.default_rng(2026)
     game = {"noise_multiplier": 1.2, "sampling_rate": 0.1, "steps": 50}
     run = DPSGD(**game)
