@@ -188,7 +188,11 @@ def test_an_earlier_report_is_not_overwritten_without_force(ask, tmp_path):
     assert names(out) == PUBLIC
 
 
-def test_what_does_not_belong_to_the_model_is_refused(ask, tmp_path, model):
+def test_what_does_not_belong_to_the_model_is_refused(ask, people_csv, tmp_path, model):
+    lines = people_csv.read_text().splitlines()
+    fewer = tmp_path / "fewer.csv"
+    fewer.write_text("\n".join(lines[:-3]) + "\n")
+    refused(ask(data=fewer), tmp_path / "o", "57 rows: the model was made from 60")
     refused(ask(*SPENT, data=None), tmp_path / "o", "needs the table")
     little = (*SPENT[:-1], "0.001")
     words = "needs a model with lambda of at least | for-publishing"
