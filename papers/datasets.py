@@ -42,7 +42,7 @@ __all__ = [
     "load_mnist",
 ]
 
-_ADULT_NUMBERS = (
+ADULT_NUMBERS = (
     "age",
     "fnlwgt",
     "education-num",
@@ -70,13 +70,13 @@ _ADULT = (
 _ADULT_ROWS = {"train": (32_561, 7_841), "test": (16_281, 3_846)}
 # The column fnlwgt of the first row of UCI's adult.data and adult.test.
 _ADULT_FIRST = {"77516": ("train", "test"), "226802": ("test", "train")}
-_CREDIT = (
+CREDIT = (
     *("ID", "LIMIT_BAL", "SEX", "EDUCATION", "MARRIAGE", "AGE"),
     *(f"PAY_{month}" for month in (0, 2, 3, 4, 5, 6)),
     *(f"BILL_AMT{month}" for month in range(1, 7)),
     *(f"PAY_AMT{month}" for month in range(1, 7)),
 )
-_CREDIT_TARGET = "default payment next month"
+CREDIT_TARGET = "default payment next month"
 _CREDIT_ROWS = (30_000, 6_636)
 _PIXELS = 28 * 28
 _LOCATIONS = (5_010, 446)
@@ -334,7 +334,7 @@ def _fetch_adult() -> Dataset:
             "?"
             if cell != cell or cell is None
             else str(int(cell))
-            if name in _ADULT_NUMBERS
+            if name in ADULT_NUMBERS
             else str(cell)
             for cell in frame[name]
         ]
@@ -369,7 +369,7 @@ def _adult(columns: dict[str, list[str]], source: str) -> Dataset:
     arrays: dict[str, Any] = {}
     for name in _ADULT:
         cells = income if name == "income" else columns[name]
-        if name in _ADULT_NUMBERS:
+        if name in ADULT_NUMBERS:
             arrays[name] = _integers(source, name, cells)
         else:
             arrays[name] = pa.array([None if cell == "?" else cell for cell in cells], pa.string())
@@ -390,7 +390,7 @@ def _read_credit(path: Path, source: str) -> Dataset:
 
 def _fetch_credit() -> Dataset:
     frame = _openml("default-of-credit-card-clients", 1)
-    names = [*_CREDIT[1:], _CREDIT_TARGET]
+    names = [*CREDIT[1:], CREDIT_TARGET]
     if len(frame.columns) != len(names):
         raise ValueError("OpenML's table has other columns")
     columns: dict[str, list[Any]] = {"ID": list(range(1, len(frame) + 1))}
@@ -399,7 +399,7 @@ def _fetch_credit() -> Dataset:
 
 
 def _credit(columns: dict[str, list[Any]], source: str) -> Dataset:
-    names = [*_CREDIT, _CREDIT_TARGET]
+    names = [*CREDIT, CREDIT_TARGET]
     wrong = InvalidInput(
         f"{source}: is not UCI's default of credit card clients, whose columns are"
         f" {', '.join(names)}, of 30,000 rows."
@@ -407,13 +407,13 @@ def _credit(columns: dict[str, list[Any]], source: str) -> Dataset:
     if set(columns) != set(names):
         raise wrong
     table = pa.table({name: _integers(source, name, columns[name]) for name in names})
-    defaults = int(np.count_nonzero(np.asarray(table.column(_CREDIT_TARGET)) == 1))
+    defaults = int(np.count_nonzero(np.asarray(table.column(CREDIT_TARGET)) == 1))
     if (table.num_rows, defaults) != _CREDIT_ROWS:
         raise wrong
     return Dataset(
         name="UCI default of credit card clients",
         table=table,
-        target=_CREDIT_TARGET,
+        target=CREDIT_TARGET,
         positive=1,
         source=source,
     )

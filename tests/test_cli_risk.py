@@ -141,7 +141,6 @@ def test_the_figure(ask, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "nothing given: must be one guarantee"),
         (("--mu", "1", "--plot", "risk.png"), "name a delta"),
         (("--epsilon", "1", "--plot", "no/folder/risk.png"), "no/folder"),
         (("--epsilon", "1", "--plot", "risk.pdf", "--out", "risk.png"), "must end in .png"),

@@ -389,7 +389,7 @@ def test_a_killed_run_is_resumed(source, tmp_path, monkeypatch, same, path_part,
     drawn = _drawn(out)
     # Of a run that had drawn a model nothing is drawn again.
     if drawn:
-        monkeypatch.setattr(profile_module._Work, "_draw", None)
+        monkeypatch.setattr(profile_module, "training_of", None)
     run(streams.job(source, out, resume=True))
     assert same(out)
     # Drafts of a ledger are left alone: another process may be writing one.

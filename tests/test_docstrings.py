@@ -76,7 +76,7 @@ PACKAGES = (
 )  # fmt: skip
 HEADING = re.compile(r"(?m)^(\S.*)\n-{3,}$")
 ENTRY = re.compile(r"(\*{0,2}\w+(?:, \*{0,2}\w+)*)( : \S.*)?")
-# A name in double backticks, and its meaning beside it in a column.
+# A name in double backticks, and its meaning in the next column.
 ALIGNED = re.compile(r"(?m)^ *(``[^`]+``(, )?)+ {2,}\S")
 
 

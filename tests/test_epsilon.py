@@ -405,7 +405,6 @@ def test_every_parameter_reaches_its_validator():
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"prior": 1}, "prior"),
         *[({"share": bad}, "share") for bad in (0, 1, None, True)],
         *[({"measure": bad, "folds": 2}, "measure") for bad in ("r2", 5)],
         *[({"rows": bad}, "rows") for bad in (0, 1.5, math.inf, True, np.array([0.5, 0.6]))],
@@ -417,9 +416,6 @@ def test_every_parameter_reaches_its_validator():
             for bad in ([], [0.0], [math.inf], [1e-60], [[1.0, 2.0]])
         ],
         *[({"ids": bad}, "ids") for bad in (["a"], "a" * 60)],
-        ({"noise": "gaussian", "delta": None}, "delta"),
-        ({"delta": 1e-5}, "delta"),
-        ({"classes": ("a", "b")}, "classes"),
         ({"huber_width": 0.5}, "huber_width"),
         ({"label_range": (0.0, 1.0)}, "label_range"),
         ({"loss": "huber-hinge", "label_range": (0.0, 3.0)}, "label_range"),

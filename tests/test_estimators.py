@@ -28,7 +28,6 @@ from expost.errors import (
     NoGuaranteeWarning,
     PrivacyLeakWarning,
     RaisedRegularizationWarning,
-    ReleaseRefused,
     SeededReleaseWarning,
     UselessModelWarning,
 )
@@ -754,28 +753,6 @@ def test_every_parameter_reaches_its_validator(kind, mechanism):
             with pytest.raises(InvalidInput, match=f"^{name}"):
                 model.fit(X, y)
             assert not hasattr(model, "release_"), name
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"delta": 1e-5},
-        {"noise": "gaussian"},
-        {"mechanism": "objective", "delta": 1e-5},
-        {"mechanism": "objective", "noise": "gaussian"},
-    ],
-)
-def test_delta_belongs_to_gaussian_noise(parameters):
-    with pytest.raises(InvalidInput, match=r"^delta="):
-        make(PrivateLogisticRegression, **parameters).fit(*rows(PrivateLogisticRegression))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_epsilon_too_large_for_the_grid_is_refused_with_nothing_kept(kind):
-    model = make(kind, epsilon=1e300)
-    with pytest.raises(ReleaseRefused, match="lower epsilon"):
-        model.fit(*rows(kind))
-    assert not hasattr(model, "release_")
 
 
 @pytest.mark.parametrize("kind", KINDS)

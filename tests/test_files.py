@@ -4,10 +4,8 @@ import math
 import os
 import stat
 
-import numpy as np
 import pytest
 
-from expost import PrivateLogisticRegression
 from expost.errors import InvalidInput
 from expost.files.atomic import adopt, drafts, read_json, write_bytes, write_json, write_with
 from expost.files.directory import RUN
@@ -149,22 +147,6 @@ def test_nothing_but_a_regular_file_is_replaced(tmp_path, make):
     assert stat.S_IFMT(path.lstat().st_mode) != stat.S_IFREG
     if (tmp_path / "target").exists():
         assert (tmp_path / "target").read_bytes() == b"of another"
-
-
-def test_a_model_is_not_saved_in_the_place_of_a_link_or_a_pipe(tmp_path):
-    X = np.array([[0.1, 0.2], [0.3, -0.4], [-0.5, 0.6], [0.2, 0.1]])
-    fitted = PrivateLogisticRegression(data_norm=1, classes=(0, 1)).fit(X, [0, 1, 0, 1])
-    path = tmp_path / "model.json"
-    _link(path)
-    with pytest.raises(InvalidInput, match="symbolic link"):
-        fitted.release_.save(path)
-    assert path.is_symlink()
-    path.unlink()
-    os.mkfifo(path)
-    with pytest.raises(InvalidInput, match="only a regular file is replaced"):
-        fitted.release_.save(path)
-    path.unlink()
-    assert fitted.release_.save(path) == path
 
 
 @pytest.mark.parametrize(

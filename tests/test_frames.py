@@ -203,7 +203,6 @@ def test_more_classes_and_numbers(table):
     [
         ({"encoding": {}, "ranges": {}}, "ranges: cannot be combined with encoding"),
         ({"encoding": 3}, "must be an Encoding, its JSON object, or the path"),
-        ({"encoding": {"column": {}}}, "has an unknown member 'column'"),
         ({"encoding": {"data_norm": 2}, "data_norm": 3.0}, "the encoding has its own"),
         ({"ranges": {"aged": (0, 1)}}, "X has no column 'aged'"),
         ({"ranges": [(0, 1)]}, "has 1 pairs: must have one for each of 3 columns"),

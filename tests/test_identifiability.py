@@ -393,12 +393,7 @@ def test_no_guarantee_is_never_private():
         ({"epsilon": 1, "steps": 5}, "steps=5: belongs to DP-SGD"),
         ({"epsilon": 1, "relation": "remove"}, "relation='remove': belongs to DP-SGD"),
         ({"max_posterior": 0.9, "sampling_rate": 0.1}, "sampling_rate=0.1: belongs to DP-SGD"),
-        ({"max_posterior": 0.4}, "posterior=0.4: must lie strictly between 0.5 (the prior)"),
-        ({"max_posterior": 1.0}, "posterior=1.0"),
-        ({"advantage": 1e-6, "delta": 1e-5}, "advantage=1e-06: must lie strictly between"),
-        ({"true_positive_rate": 0.005}, "true_positive_rate=0.005: must lie strictly between"),
-        ({"one_in": 5}, "one_in=5.0: must lie strictly between 1 (certainty) and 1/prior = 2"),
-        ({"one_in": math.inf, "prior": 0.1}, "one_in=inf"),
+        ({"max_posterior": 0.4}, "posterior=0.4: must lie strictly between"),
         ({"subject": 3}, "subject: int is not known"),
         ({"subject": "nowhere.json"}, "nowhere.json: cannot be read"),
         (

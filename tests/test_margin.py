@@ -277,7 +277,6 @@ def table(tmp_path):
 @pytest.mark.parametrize(
     ("command", "options", "words"),
     [
-        ("profile", ("--margin", "-1"), "margin"),
         ("epsilon", ("--margin", "wide"), "--margin"),
         ("profile", ("--margin", "1", "--loss", "huber-hinge"), "leave --margin or --loss out"),
         ("epsilon", ("--margin", "1", "--loss", "squared"), "leave --margin or --loss out"),

@@ -117,7 +117,7 @@ def test_a_checkout_is_measured(checkout):
 
 
 def test_only_functions_that_a_command_calls_are_traced(checkout, tmp_path):
-    result = measure._run(checkout, tmp_path, ())
+    result = measure.trace_run(checkout, tmp_path, ())
     assert result == {
         "files": 2,
         "functions": 3,
@@ -134,7 +134,7 @@ def test_only_functions_that_a_command_calls_are_traced(checkout, tmp_path):
 
 def test_a_command_that_fails_is_reported(checkout, tmp_path):
     (checkout / "src/expost/cli.py").write_text("def main():\n    raise SystemExit('no such')\n")
-    runs = {"profile, in memory": measure._run(checkout, tmp_path, ("profile",))}
+    runs = {"profile, in memory": measure.trace_run(checkout, tmp_path, ("profile",))}
     assert runs == {"profile, in memory": "no such"}
     assert measure.table_of({"this": {"runs": runs}}).split()[-1] == "failed"
 

@@ -75,7 +75,7 @@ def test_random_values_of_every_size():
 
 @pytest.mark.parametrize("top", [1.0, 1.5, 0.7, 1.9990234375, 3e-9])
 def test_the_least_value_that_is_not_taken_for_zero(top):
-    """Values around 2⁻⁴⁰·top and at every edge of a bucket beside it."""
+    """Values around 2⁻⁴⁰·top and at every edge of a bucket next to it."""
     values = top * 2.0**-40 * np.linspace(0.98, 1.02, 81)
     for value in values:
         sketch = counted([value], top).at(np.array([1]))

@@ -286,8 +286,8 @@ def test_the_attack_would_see_a_grid_that_is_too_fine():
 
 
 def test_uniforms_lie_on_the_lattice_that_the_attack_assumes():
-    uniforms = _secure._uniforms(100_000)
-    upper = uniforms[uniforms > 0.5]
+    drawn = _secure.uniforms(100_000)
+    upper = drawn[drawn > 0.5]
     assert np.all(upper * 2.0**53 == np.round(upper * 2.0**53))
     assert isinstance(NormLaplace(rate=1.0, dimension=1).sample_secure()[0], float)
 

@@ -333,11 +333,11 @@ def test_no_exact_count_is_in_a_public_file(ask, tmp_path):
 def test_an_interrupted_run_leaves_no_encoding_or_resumes_with_it(ask, tmp_path, monkeypatch):
     from expost.jobs import profile, runs
 
-    def stopped(*_):
+    def stopped(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(profile._Work, "_draw", stopped)
+        patch.setattr(profile, "training_of", stopped)
         assert ask("--private-encoding", 0.2).code == 130
         assert not (tmp_path / "o").exists()
         # As a run that is killed leaves it.

@@ -187,7 +187,7 @@ def test_exposures_stay_below_the_sketches_top():
         norms = np.linalg.norm(draws, axis=1)
         behind = -far * draws[np.argmax(norms)] / norms.max()
         plain = np.vstack([plain, behind])
-        sweep = ranked._Sweep(
+        sweep = ranked.SampledModels(
             shifts=Shifts.dense(plain),
             distance=np.linalg.norm(plain, axis=1),
             noise=law,

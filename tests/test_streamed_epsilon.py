@@ -507,7 +507,6 @@ def run_job(tmp_path, monkeypatch):
     """Run the job on one file of 700 rows, cut into parts of 256 rows."""
     monkeypatch.setattr("expost.rows._BLOCK_ROWS", 64)
     monkeypatch.setattr("expost.data._feeds._BLOCKS_AN_ITEM", 4)
-    monkeypatch.setattr(epsilon_job, "_picture", lambda choice: b"\x89PNG")
     monkeypatch.setattr(runs, "made_now", lambda: "2026-11-16 12:00 UTC")
     monkeypatch.setattr(runs.secrets, "token_hex", lambda count: "5a" * count)
     path = tmp_path / "people.parquet"

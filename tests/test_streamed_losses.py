@@ -162,7 +162,7 @@ def test_refined_steps_are_as_tight_as_in_memory(loss, regularization):
     assert np.all(apart <= fine.error_bound + exact.error_bound)
     apart = np.linalg.norm(plain.shift - exact.shift, axis=1)
     assert np.all(apart <= plain.error_bound + exact.error_bound)
-    # Each of them takes the same steps whatever rows are beside it.
+    # Each of them takes the same steps, whatever the other rows are.
     cut = replace(problem, rows=replace(problem.rows, size=17))
     other = stepped(cut, expansion, refinement(problem, expansion))
     np.testing.assert_allclose(other.distance, fine.distance, rtol=1e-10)

@@ -65,11 +65,11 @@ def test_a_class_that_no_row_has_adds_nothing_to_the_entropy():
     ("fit", "begins"),
     [
         # Worse by both measures.
-        (scores(log_losses=(80.0,)), "This model is no better than the base rate: it predicts 60"),
+        (scores(log_losses=(80.0,)), "This model is no better"),
         # More rows right, but worse probabilities.
-        (scores(right=(75,), log_losses=(80.0,)), "The probabilities of this model are no better"),
+        (scores(right=(75,), log_losses=(80.0,)), "The probabilities"),
         # A hinge has its accuracy alone.
-        (scores(right=(70,)), "This model is no better than the base rate"),
+        (scores(right=(70,)), "This model is no better"),
         (FitScores(rows=10, errors=(30.0,), spread=20.0), "This model is no better"),
     ],
 )

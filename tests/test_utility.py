@@ -324,8 +324,7 @@ def test_a_release_scores_in_the_interval_nine_times_of_ten():
         seed=np.random.SeedSequence(9),
     )
     again.score(2.0)
-    inside = (again._scores[2.0]["log_loss"] >= result.low) & (
-        again._scores[2.0]["log_loss"] <= result.high
-    )
+    scores = again.scores[2.0]["log_loss"]
+    inside = (scores >= result.low) & (scores <= result.high)
     assert np.mean(inside) == pytest.approx(0.9, abs=0.04)
     assert dataclasses.asdict(result)

@@ -252,10 +252,11 @@ def runs_of(checkout: Path) -> dict[str, dict[str, int] | str]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _write_table(folder)
-        return {name: _run(checkout, folder, run) for name, run in _RUNS.items()}
+        return {name: trace_run(checkout, folder, run) for name, run in _RUNS.items()}
 
 
-def _run(checkout: Path, folder: Path, arguments: Sequence[str]) -> dict[str, int] | str:
+def trace_run(checkout: Path, folder: Path, arguments: Sequence[str]) -> dict[str, int] | str:
+    """Return how many functions one command calls, or the error of a command that fails."""
     out = folder / "called.json"
     out.unlink(missing_ok=True)
     command = [sys.executable, __file__, "trace", "--json", str(out), "--", *arguments]

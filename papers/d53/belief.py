@@ -76,7 +76,8 @@ def measure_attained() -> Attained:
         for releases in _RELEASES:
             bound = formulas.belief(releases * epsilon)
             gaps += [
-                _belief(pair, releases) - bound for pair in (_answers(epsilon), _laplace(epsilon))
+                repeated_belief(pair, releases) - bound
+                for pair in (_answers(epsilon), _laplace(epsilon))
             ]
         errors.append(abs(formulas.epsilon_from_belief(formulas.belief(epsilon)) / epsilon - 1))
     truth = math.exp(0.1) / (1 + math.exp(0.1))
@@ -99,8 +100,8 @@ def _laplace(epsilon: float) -> tuple[float, float]:
     return epsilon / 2 * math.exp(-epsilon), epsilon / 2 * math.exp(-2 * epsilon)
 
 
-def _belief(pair: tuple[float, float], releases: int) -> float:
-    """Lemma 1, step by step."""
+def repeated_belief(pair: tuple[float, float], releases: int) -> float:
+    """Return the belief after the same answer at every release, by Lemma 1 step by step."""
     belief = 0.5
     for _ in range(releases):
         belief = belief * pair[0] / (belief * pair[0] + (1 - belief) * pair[1])
@@ -268,7 +269,7 @@ def passed_exhibit(excess: Passed) -> Exhibit:
             "Not in the paper. (a) How often the belief passes ρ_β = sigmoid(ε), as a multiple of"
             " δ: Gaussian noise, Φ(μ/2 − ε/μ)/δ, with the least noise that is (ε, δ)-private and"
             " with the σ of Eq. (2.1). (b) How far it passes: at each belief the most that any"
-            " (1, 0.01)-private mechanism does, and Gaussian noise beside it. Below a probability"
+            " (1, 0.01)-private mechanism does, and what Gaussian noise does. Below a probability"
             " of δ no belief short of certainty is guaranteed."
         ),
         draw=lambda: panels(displays, columns=2, size=(5.6, 4.2)),

@@ -118,8 +118,8 @@ def bounds(
         ),
         source="none for chapters 3 and 4",
         made=(
-            "Chapters 3 and 4 are about formulas. Each is computed as printed, and beside it what"
-            " is exact: for Gaussian noise the law of the loss, N(μ²/2, μ²), and the analytic"
+            "Chapters 3 and 4 are about formulas. Each is computed as printed, and compared with"
+            " what is exact: for Gaussian noise the law of the loss, N(μ²/2, μ²), and the analytic"
             " Gaussian mechanism (Balle and Wang 2018) for the least noise that is (ε, δ)-private;"
             " for mechanisms of any kind the tight bounds of Kairouz, Oh and Viswanath (2015). The"
             " attacker is the paper's: undecided before, and acquainted with every other row. Games"
@@ -203,7 +203,7 @@ def reproduce(
         if "training" in parts:
             require("torch", caller="papers d5.3 --training", extra="torch")
             chosen = replace(chosen, folder=out / _KEPT)
-        # A part draws the same with others beside it and alone.
+        # A part draws the same with other parts and alone.
         seeds = dict(zip(PARTS, np.random.SeedSequence(seed).spawn(len(PARTS)), strict=True))
         made = [PARTS[name][0](seeds[name], phase, chosen) for name in PARTS if name in parts]
         return Reproduction(

@@ -215,7 +215,7 @@ def utility_exhibit(results: Measured) -> Exhibit:
         title="Figure 5.2: test accuracy after 30 epochs",
         caption=(
             "Accuracies of single trainings, and their means. The paper trains on 10,000 images for"
-            f" this figure; here on {results.utility_rows:,}, and beside it the 100 of the other"
+            f" this figure; here on {results.utility_rows:,}, and on the 100 of the other"
             " figures."
         ),
         draw=lambda: display.plot().figure_,

@@ -240,11 +240,11 @@ def measure_objective(
         output_profile=ranked / over,
         low=choice.low,
         high=choice.high,
-        similar=_similar(*samples),
+        similar=similarity(*samples),
     )
 
 
-def _similar(output: Samples, objective: Samples) -> tuple[float, float]:
+def similarity(output: Samples, objective: Samples) -> tuple[float, float]:
     """Return the ratio of the clouds' sizes that is farthest from 1, and that of distances."""
     sizes = _cloud_size(objective) / _cloud_size(output)
     apart = _apart(objective) / _apart(output)
@@ -342,7 +342,7 @@ def objective_exhibit(transition: ObjectiveTransition) -> Exhibit:
             f" Λ = 1, norm-Laplace noise; every {_EVERY}th row and the farthest,"
             f" {transition.rows:,} in all, and {transition.models} sampled releases at each ε, with"
             " exact losses (the full table takes minutes). Output perturbation of the same rows"
-            " beside it, by its exact law. The farthest row's losses turn one-sided at ε ="
+            " is shown by its exact law. The farthest row's losses turn one-sided at ε ="
             f" {quote(onset[0])} under objective perturbation and {quote(onset[1])} under output"
             f" perturbation, the median row's have done so at {quote(end[0])} and {quote(end[1])}."
             " low and high, as choose_epsilon gives them, keep a margin for the sampling. Low ranks"

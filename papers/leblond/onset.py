@@ -86,7 +86,7 @@ def measure_onset(setting: Setting, effort: Effort, seed: np.random.SeedSequence
     rows = setting.spectrum(SPECTRUM)
     noise = NormLaplace(rate=1.0, dimension=setting.dimension)
     sampled = tuple(
-        _sampled_onset(setting, int(row), noise, effort, child)
+        sampled_onset(setting, int(row), noise, effort, child)
         for row, child in zip(rows, seed.spawn(len(rows)), strict=True)
     )
     at = setting.mechanism.loss_law(sweep.transition.leaves * np.array([1.0, 0.1]))
@@ -109,10 +109,10 @@ def _two(values: FloatArray) -> tuple[float, float]:
     return float(values[0]), float(values[1])
 
 
-def _sampled_onset(
+def sampled_onset(
     setting: Setting, row: int, noise: NormLaplace, effort: Effort, seed: np.random.SeedSequence
 ) -> Sampled:
-    """β*·distance of one row: its model fitted again, LeBlond Eq. 3 averaged over sampled M."""
+    """Return β*·distance of one row, refitted: LeBlond Eq. 3 averaged over sampled M."""
     base = setting.neighbours.base
     neighbour = setting.refitted(row)
     apart = float(np.linalg.norm(neighbour - base))

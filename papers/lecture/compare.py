@@ -169,7 +169,7 @@ class _Game:
     def partings(self, repetitions: int) -> list[Flags]:
         """Who is a member in each repetition: every other row of each class, in random order."""
         return [
-            _parted(self.y, np.random.default_rng((self.seed, 0, number)))
+            half_of_each_class(self.y, np.random.default_rng((self.seed, 0, number)))
             for number in range(repetitions)
         ]
 
@@ -275,7 +275,7 @@ def _gain(scores: FloatArray, truth: Flags) -> tuple[float, float]:
     return float(np.mean(guesses[truth]) - np.mean(guesses[~truth])), cut
 
 
-def _parted(y: IntArray, rng: np.random.Generator) -> Flags:
+def half_of_each_class(y: IntArray, rng: np.random.Generator) -> Flags:
     """Return half of the rows of each class, give or take one, and half of all, rounded down."""
     order = np.lexsort((rng.random(len(y)), y))
     members = np.zeros(len(y), dtype=np.bool_)

@@ -172,7 +172,7 @@ def _sides(response: FloatArray) -> FloatArray:
 
 
 def inflation_exhibit(inflation: Inflation) -> Exhibit:
-    """R&W Fig. 2, and beside it what the 0-1 loss does not see."""
+    """R&W Fig. 2, and what the 0-1 loss does not show."""
     left = CurvesDisplay(
         curves=_curves(inflation, inflation.wrong, inflation.wrong_error),
         xlabel=r"$\lambda$-inflation $c$",

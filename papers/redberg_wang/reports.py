@@ -55,7 +55,7 @@ SPLIT = (0.2, 0.7, 0.1)
 # Of the rows, by which a release is summed up.
 SHARES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 # All quantities; the nominal SEX, EDUCATION and MARRIAGE and the ID are not among them.
-_QUANTITIES = (
+QUANTITIES = (
     *("LIMIT_BAL", "AGE"),
     *(f"PAY_{month}" for month in (0, 2, 3, 4, 5, 6)),
     *(f"BILL_AMT{month}" for month in range(1, 7)),
@@ -71,7 +71,7 @@ def credit_rows(credit: Dataset) -> tuple[FloatArray, FloatArray]:
     The paper has d = 21 and does not say which, nor how it normalises. Rows of its synthetic data
     are divided by their own norm.
     """
-    X = credit.numeric(_QUANTITIES)
+    X = credit.numeric(QUANTITIES)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     X = np.column_stack([X, np.ones(len(X))])
     # A hair less than 1, so that no row is longer.
@@ -179,7 +179,7 @@ def measure_reports(
 ) -> Reports:
     """Measure ``releases`` models of each kind, with the report of each."""
     rng = np.random.default_rng(seed)
-    budget = _budget(*SPLIT[1:])
+    budget = budget_of(*SPLIT[1:])
     by_kind: dict[str, list[Release]] = {"independent": [], "dependent": []}
     summed: dict[tuple[str, str], list[FloatArray]] = {}
     above, stretched = dict.fromkeys(by_kind, 0), 0.0
@@ -287,7 +287,7 @@ def measure_stretch(X: FloatArray, y: FloatArray, seed: np.random.SeedSequence) 
 
     λ ≥ 2·max(σ₂, σ₃)·F⁻¹(1−ρ/2): the condition of the theorem under either reading.
     """
-    loss, budget = Logistic(), _budget(_LITTLE, SPLIT[2])
+    loss, budget = Logistic(), budget_of(_LITTLE, SPLIT[2])
     rows, columns = X.shape
     quantile = goe_largest_eigenvalue_quantile(RHO / 2, columns, upper=True)
     scales = (
@@ -358,10 +358,10 @@ def measure_corollary(
     )
     theta = objective.release(problem, rng)
     formula = Tangent.at(objective, problem, theta).row_losses().loss
-    whole = _log_density(objective, X, y, theta)
+    whole = log_density(objective, X, y, theta)
     rows = np.arange(len(X))
     losses = np.array(
-        [whole - _log_density(objective, X[rows != row], y[rows != row], theta) for row in rows]
+        [whole - log_density(objective, X[rows != row], y[rows != row], theta) for row in rows]
     )
     return Corollary(
         name=name,
@@ -371,10 +371,10 @@ def measure_corollary(
     )
 
 
-def _log_density(
+def log_density(
     objective: ObjectivePerturbation, X: FloatArray, y: FloatArray, theta: FloatArray
 ) -> float:
-    """log p(θ ∣ D) up to a constant: b = −∇J is normal, and its Jacobian is −∇²J."""
+    """Return log p(θ ∣ D) up to a constant: b = −∇J is normal, and its Jacobian is −∇²J."""
     slope, curvature = objective.loss.derivatives(X @ theta, y)
     gradient = slope @ X + objective.penalty_sum * theta
     hessian = (X * curvature[:, None]).T @ X + objective.penalty_sum * np.eye(len(theta))
@@ -382,7 +382,8 @@ def _log_density(
     return float(np.linalg.slogdet(hessian)[1]) - square / (2 * objective.resolution**2)
 
 
-def _budget(gradient: float, hessian: float) -> PublishingBudget:
+def budget_of(gradient: float, hessian: float) -> PublishingBudget:
+    """Return the budget of a report with these ε of the gradient and of the Hessian."""
     return PublishingBudget(
         epsilon_gradient=gradient,
         epsilon_hessian=hessian,

@@ -21,15 +21,15 @@ def small_credit(rows=400, seed=0):
     """Return the columns of the credit data with made-up cells."""
     rng = np.random.default_rng(seed)
     columns = {"ID": np.arange(1, rows + 1)}
-    for name in datasets._CREDIT[1:]:
+    for name in datasets.CREDIT[1:]:
         size = {"P": 9, "S": 2, "E": 5, "M": 4}.get(name[0], 90_000)
         columns[name] = rng.integers(0, 90_000 if "AMT" in name else size, rows)
     late = columns["PAY_0"] + rng.normal(scale=3, size=rows) > 6
-    columns[datasets._CREDIT_TARGET] = late.astype(np.int64)
+    columns[datasets.CREDIT_TARGET] = late.astype(np.int64)
     return Dataset(
         name="small",
         table=pa.table(columns),
-        target=datasets._CREDIT_TARGET,
+        target=datasets.CREDIT_TARGET,
         positive=1,
         source="a test",
     )

@@ -110,7 +110,7 @@ def test_the_bound_is_attained_to_the_last_digit():
     answers = Fraction(3, 4), Fraction(1, 4)
     belief = answers[0] ** 2 / (answers[0] ** 2 + answers[1] ** 2)
     assert belief == Fraction(9, 10)
-    assert d53_belief._belief((0.75, 0.25), 2) == pytest.approx(0.9, abs=1e-15)
+    assert d53_belief.repeated_belief((0.75, 0.25), 2) == pytest.approx(0.9, abs=1e-15)
     assert attained.often[1] == pytest.approx(0.52497918747894**30, rel=1e-12)
 
 

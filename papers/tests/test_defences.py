@@ -187,7 +187,8 @@ def test_what_no_attack_passes():
 @pytest.mark.parametrize("rows", [40, 41])
 def test_half_of_each_class_are_members_and_every_row_as_often(rows):
     y = np.sort(np.random.default_rng(1).integers(3, size=rows))
-    partings = np.stack([compare._parted(y, np.random.default_rng(seed)) for seed in range(2000)])
+    generators = map(np.random.default_rng, range(2000))
+    partings = np.stack([compare.half_of_each_class(y, rng) for rng in generators])
     assert np.all(partings.sum(axis=1) == rows // 2)
     for label in range(3):
         inside = partings[:, y == label].sum(axis=1)

@@ -264,9 +264,9 @@ def test_an_exceeded_guarantee_is_the_verdict(q, epsilon):
     assert result.guarantee_exceeded
     assert result.rows_past_guarantee == 1
     first = str(result).partition("\n")[0]
-    assert first.startswith(f"The guarantee is exceeded: 1 of {len(X)} rows")
+    assert f"exceeded: 1 of {len(X)} rows" in first
     unit = "nat" if epsilon == 1 else "nats"
-    assert f"more than the {epsilon:g} {unit} that the mechanism guarantees" in first
+    assert f"more than the {epsilon:g} {unit} " in first
     document = document_of(result)
     assert (document.verdict.tone, document.verdict.priority) == ("bad", 100)
     assert document.alerts[0].severity == "problem"

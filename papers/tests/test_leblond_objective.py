@@ -12,11 +12,11 @@ from papers.common.claims import Verdict
 from papers.leblond import points
 from papers.leblond.objective import (
     ObjectiveTransition,
-    _similar,
     draw_objective_samples,
     measure_objective,
     objective_claim,
     objective_exhibit,
+    similarity,
 )
 from papers.leblond.setting import normalised_rows
 
@@ -93,20 +93,20 @@ def test_neighbours_are_ordered_by_their_distance(rows, drawn):
 
 def test_both_figures_are_alike_and_a_scaled_one_is_not(rows, drawn):
     output = points.draw_samples(*rows, SEED)
-    size, apart = _similar(output, drawn[0])
+    size, apart = similarity(output, drawn[0])
     assert 1 <= size < 1.25
     assert 1 <= apart < 1.25
-    assert _similar(output, output) == (1.0, 1.0)
+    assert similarity(output, output) == (1.0, 1.0)
     centre = output.base.mean(axis=1)[:, None, :]
     wider = replace(
         output,
         base=centre + 1.5 * (output.base - centre),
         neighbours=centre[:, None] + 1.5 * (output.neighbours - centre[:, None]),
     )
-    assert _similar(output, wider) == pytest.approx((1.5, 1.5))
-    assert _similar(wider, output) == pytest.approx((1.5, 1.5))
+    assert similarity(output, wider) == pytest.approx((1.5, 1.5))
+    assert similarity(wider, output) == pytest.approx((1.5, 1.5))
     # The default's models lie elsewhere altogether.
-    assert min(_similar(output, drawn[1])) > 3
+    assert min(similarity(output, drawn[1])) > 3
 
 
 def curve(epsilons, middle):

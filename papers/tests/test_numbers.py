@@ -161,7 +161,7 @@ def test_sampled_onsets_agree_with_the_law_and_see_a_wrong_one(setting):
     pooled = np.mean([root.value for root in measured.sampled])
     assert abs(pooled - 3.87354) < 0.05
     # Per-coordinate Laplace noise, as if the normaliser of d = 1 were meant, is rejected.
-    wrong = onset._sampled_onset(
+    wrong = onset.sampled_onset(
         setting, setting.farthest, _PerCoordinate(), effort, np.random.SeedSequence(4)
     )
     assert abs(wrong.value - 3.87354) > 5 * wrong.error

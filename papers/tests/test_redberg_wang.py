@@ -282,8 +282,8 @@ def test_the_whole_reproduction(tmp_path):
 def other_readings():
     """Return the medians of Fig. 3 with other columns, or another normalisation."""
     credit = datasets.load_credit_default()
-    ordinal = credit.numeric([*reports._QUANTITIES, "EDUCATION"])
-    quantities = credit.numeric(reports._QUANTITIES)
+    ordinal = credit.numeric([*reports.QUANTITIES, "EDUCATION"])
+    quantities = credit.numeric(reports.QUANTITIES)
     shapes = {
         "with EDUCATION, without a constant": ordinal,
         "a constant": np.column_stack([quantities, np.ones(len(quantities))]),

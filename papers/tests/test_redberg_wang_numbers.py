@@ -200,7 +200,7 @@ def test_credit_rows_are_prepared_as_the_page_says():
     credit = small_credit()
     X, y = reports.credit_rows(credit)
     assert X.shape == (400, 21)
-    names = [n for n in datasets._CREDIT if n not in ("ID", "SEX", "EDUCATION", "MARRIAGE")]
+    names = [n for n in datasets.CREDIT if n not in ("ID", "SEX", "EDUCATION", "MARRIAGE")]
     raw = [np.asarray(credit.table.column(name), dtype=float) for name in names]
     for i in (0, 7, 399):
         row = [(column[i] - column.mean()) / column.std() for column in raw] + [1.0]
@@ -216,7 +216,7 @@ def test_credit_rows_are_prepared_as_the_page_says():
 def test_a_release_row_by_row(drawn, kind, squared):
     loss = Squared(label_bound=1.0) if squared else Logistic()
     X, y = drawn.X[:60], (drawn.response if squared else drawn.y)[:60]
-    budget = reports._budget(0.7, 0.1) if kind == "dependent" else None
+    budget = reports.budget_of(0.7, 0.1) if kind == "dependent" else None
     epsilon = 0.2 if kind == "dependent" else 1.0
     release = reports.measure_release(X, y, loss, epsilon, budget, np.random.default_rng(4))
     objective = release.mechanism
@@ -270,7 +270,7 @@ def test_a_release_row_by_row(drawn, kind, squared):
 def test_algorithm_two_as_printed_but_for_absolute_values(drawn):
     """From a ĝ and an Ĥ that are given, so that every branch is met."""
     X, y = drawn.X[:40], drawn.y[:40]
-    budget = reports._budget(0.7, 0.1)
+    budget = reports.budget_of(0.7, 0.1)
     rng = np.random.default_rng(0)
     release = reports.measure_release(X, y, Logistic(), 0.2, budget, rng)
     objective, theta = release.mechanism, release.theta
@@ -344,7 +344,7 @@ def test_corollary_seven_is_checked_against_densities_and_can_fail(drawn, square
         epsilon=1.0, delta=1e-6, calibration="published", loss=loss,
         regularization=1e-100, rows=50, dimension=4,
     )  # fmt: skip
-    ours = reports._log_density(mechanism, X, y, theta) - reports._log_density(
+    ours = reports.log_density(mechanism, X, y, theta) - reports.log_density(
         mechanism, X[1:], y[1:], theta
     )
     naive = naive_losses(X, y, theta, mechanism.penalty_sum, mechanism.resolution, squared)[0]
@@ -364,7 +364,7 @@ def test_corollary_seven_is_checked_against_densities_and_can_fail(drawn, square
 def test_the_twelvefold_limit_fails_where_the_gradient_is_published_coarsely():
     X, y = reports.credit_rows(small_credit(2000))
     stretch = reports.measure_stretch(X, y, np.random.SeedSequence(0))
-    budget = reports._budget(0.01, 0.1)
+    budget = reports.budget_of(0.01, 0.1)
     mechanism = TangentMechanism(budget=budget, mechanism=stretch.mechanism, theta=stretch.theta)
     quantile = goe_largest_eigenvalue_quantile(5e-7, 21, upper=True)
     # What the theorem asks of λ holds, with either σ.

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm, t
 
 from auditing.games import area_of, balanced, evidence, made_up
-from expost.auditing.attacks.lira import LiraOffline, LiraOnline, _prior
+from expost.auditing.attacks.lira import LiraOffline, LiraOnline, variance_prior
 
 
 def sides(made, row):
@@ -57,7 +57,7 @@ def moderated(made):
     rho = pooled[0] / pooled[1]
     d = np.add(*freedom)
     own = (np.array(squares[1]) + np.array(squares[0]) / rho) / d
-    d0, s0 = _prior(own, d.astype(float))
+    d0, s0 = variance_prior(own, d.astype(float))
     variance = (d0 * s0 + d * own) / (d0 + d) if math.isfinite(d0) else np.full(len(d), pooled[1])
     s = np.sqrt(variance)
     g = np.array([(a.mean() - b.mean()) / s[i] for i, (a, b) in enumerate(pairs)])
@@ -123,7 +123,7 @@ def test_moderated_offline_counts_the_error_of_the_mean():
     outer = [sides(made, row)[1] for row in range(made.rows)]
     d = np.array([len(side) - 1.0 for side in outer])
     own = np.array([side.var(ddof=1) for side in outer])
-    d0, s0 = _prior(own, d)
+    d0, s0 = variance_prior(own, d)
     assert math.isfinite(d0)
     for row, side in enumerate(outer):
         variance = (d0 * s0 + d[row] * own[row]) / (d0 + d[row]) * (1 + 1 / len(side))
@@ -132,12 +132,11 @@ def test_moderated_offline_counts_the_error_of_the_mean():
 
 
 def test_the_prior_solves_its_moment_equations():
-    """Private: scores take d₀ and s₀² together, and equations of digits need them alone."""
     rng = np.random.default_rng(7)
     d0, s0, d = 6.0, 2.5, rng.integers(3, 12, 20_000).astype(float)
     sigma2 = d0 * s0 / rng.chisquare(d0, len(d))
     variances = sigma2 * rng.chisquare(d) / d
-    computed, scale = _prior(variances, d)
+    computed, scale = variance_prior(variances, d)
     assert computed == pytest.approx(d0, rel=0.1)
     assert scale == pytest.approx(s0, rel=0.05)
     # And exactly what it set out to solve, by another route.
@@ -148,7 +147,7 @@ def test_the_prior_solves_its_moment_equations():
     mean = sum(e) / 50
     excess = sum((x - mean) ** 2 for x in e) / 49 - sum(mpmath.psi(1, k / 2) for k in d[:50]) / 50
     half = mpmath.findroot(lambda x: mpmath.psi(1, x) - excess, 2.0)
-    few = _prior(variances[:50], d[:50])
+    few = variance_prior(variances[:50], d[:50])
     assert few[0] == pytest.approx(float(2 * half), rel=1e-9)
     assert few[1] == pytest.approx(
         float(mpmath.exp(mean + mpmath.digamma(half) - mpmath.log(half))), rel=1e-9
@@ -157,7 +156,7 @@ def test_the_prior_solves_its_moment_equations():
 
 def test_rows_of_one_variance_are_pooled():
     rng = np.random.default_rng(8)
-    d0, _ = _prior(rng.chisquare(9, 4000) / 9, np.full(4000, 9.0))
+    d0, _ = variance_prior(rng.chisquare(9, 4000) / 9, np.full(4000, 9.0))
     assert d0 > 200
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from auditing.games import area_of, balanced, evidence, made_up
-from expost.auditing.attacks.rmia import RmiaOffline, RmiaOnline, _lift
+from expost.auditing.attacks.rmia import RmiaOffline, RmiaOnline
 
 
 def sigmoid(phi):
@@ -66,13 +66,17 @@ def test_without_a_population_the_other_rows_stand_in(attack):
     assert np.array_equal(np.argsort(attack(alone)), np.argsort(attack(made)))
 
 
-def test_the_lift_is_least_squares_within_0_and_1():
-    """Private: scores of rows show its order alone, not its ends."""
-    rng = np.random.default_rng(3)
-    outer = rng.random(50)
-    assert _lift(0.7 * outer + 0.3, outer) == pytest.approx(0.7, rel=1e-12)
-    assert _lift(outer - 0.5 * (1 - outer), outer) == 1.0
-    assert _lift(np.ones(4), np.ones(4)) == 1.0
+def test_a_lift_past_1_is_1():
+    """Models that fit the rows outside them better; and models that are certain of every row."""
+    made, _ = made_up(1)
+    turned = replace(made, inside=~made.inside)
+    assert least_squares(turned) > 1
+    certain = replace(made, references=np.full_like(made.references, 50.0))
+    for given in (turned, certain):
+        rows, strangers = ratios(given, RmiaOnline(), 1.0)
+        for score, ratio in zip(RmiaOnline()(given), rows, strict=True):
+            beaten = sum(ratio >= stranger for stranger in strangers)
+            assert math.floor(score * (len(strangers) + 1)) == beaten
 
 
 GRID = [step / 10 for step in range(11)]

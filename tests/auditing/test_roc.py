@@ -11,7 +11,18 @@ from scipy.stats import beta, binom, norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from evidence import record
-from expost.auditing.roc import Interval, auc, figures, roc, row_auc, threshold_at, tpr_at
+from expost.auditing.roc import (
+    Interval,
+    advantage_of_counts,
+    auc,
+    best_threshold,
+    figures,
+    judged_rows,
+    roc,
+    row_auc,
+    threshold_at,
+    tpr_at,
+)
 from expost.errors import InvalidInput
 
 # The package exports the function of that name.
@@ -58,16 +69,22 @@ def test_the_curve_and_its_area(members, others, ties):
     assert len(json.dumps(curve.to_json(), allow_nan=False)) > 10
 
 
-def test_the_bound_on_a_tail_is_what_the_formula_says():
-    """Private, because only its inverse is public, and no interval shows the tail itself."""
-    terms, mean, total = 12, 0.3, 7.5
-    law = binom.pmf(np.arange(terms + 1), terms, mean)
-    naive = min(
-        float(np.sum(np.maximum(np.arange(terms + 1) - j, 0) * law)) / (total - j) for j in range(8)
-    )
-    assert module._tail(mean, terms, total, np.arange(8.0)) == pytest.approx(naive, rel=1e-12)
+def test_the_ends_of_an_area_are_where_the_bound_on_its_tail_is_the_miss():
+    terms, area, miss = 12, 0.625, 0.05
+    # Of 12 members 7.5 are above every non-member: 7, and one above six of twelve.
+    scores = np.concatenate([[2.0] * 7, [0.5], [-1.0] * 4, [1.0] * 6, [0.0] * 6])
+    computed = auc(scores, np.arange(24) < terms, confidence=1 - 2 * miss)
+    assert computed.value == area
+
+    def tail(mean, total):
+        law = binom.pmf(np.arange(terms + 1), terms, mean)
+        excess = [np.maximum(np.arange(terms + 1) - j, 0) @ law for j in range(math.ceil(total))]
+        return min(part / (total - j) for j, part in enumerate(excess))
+
+    assert tail(computed.low, terms * area) == pytest.approx(miss, rel=1e-9)
+    assert tail(1 - computed.high, terms * (1 - area)) == pytest.approx(miss, rel=1e-9)
     # A bound on the binomial tail itself, of which it is the worst case; and not far from it.
-    assert binom.sf(7, terms, mean) < naive < math.e * binom.sf(6, terms, mean)
+    assert binom.sf(7, terms, computed.low) < miss < math.e * binom.sf(6, terms, computed.low)
 
 
 def test_where_every_pair_is_right_the_limit_is_clopper_and_pearsons():
@@ -133,8 +150,8 @@ def coverage(rng, members, others, shift, ties, repeats, confidence=0.8):
     for repeat in range(repeats):
         scores, truth = draw(rng, members, others, shift, ties=ties)
         computed = figures(scores, truth, confidence=confidence, random_state=repeat)
-        choosing = ~module._judged(truth, repeat)
-        threshold = module._best_threshold(scores[choosing], truth[choosing])
+        choosing = ~judged_rows(truth, repeat)
+        threshold = best_threshold(scores[choosing], truth[choosing])
         true = {
             "auc": (computed.auc, area),
             "advantage": (computed.advantage, rate(threshold, shift) - rate(threshold, 0)),
@@ -202,7 +219,7 @@ def test_a_threshold_is_not_judged_on_the_rows_that_chose_it():
         honest.append(figures(scores, truth, random_state=repeat).advantage.value)
     assert np.mean(chosen) > 0.15
     assert abs(np.mean(honest)) < 0.06
-    judged = module._judged(truth, 0)
+    judged = judged_rows(truth, 0)
     assert 0 < judged[truth].sum() < truth.sum()
     assert 0 < judged[~truth].sum() < (~truth).sum()
 
@@ -235,7 +252,7 @@ def test_an_advantage_of_few_rows_is_within_its_interval(members, others, confid
     places = list(itertools.product(range(members + 1), range(others + 1)))
     ours, theirs = {}, {}
     for a, b in places:
-        computed = module._of_counts(a, members, b, others, confidence)
+        computed = advantage_of_counts(a, members, b, others, confidence)
         assert computed.value == pytest.approx(a / members - 1 + b / others, abs=1e-12)
         ours[a, b] = computed.low, computed.high
         theirs[a, b] = squares(a, members, b, others, confidence)

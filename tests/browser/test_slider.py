@@ -184,7 +184,7 @@ def test_sliding_by_keyboard(open_page, shelf):
     assert slider.get_attribute("aria-valuetext") == "ε = 1"
     page.keyboard.press("ArrowRight")
     first = shown(page)
-    # What is shown beside it is what is computed.
+    # The figures next to the slider are those that are computed.
     used = float(page.locator("[data-widget=slider]").get_attribute("data-epsilon"))
     assert float(page.get_by_label("ε =", exact=True).input_value()) == used
     assert 1 < used < 1.02

@@ -281,7 +281,7 @@ def guarantee_outside_the_ball(subject: MechanismUnderTest, *, epsilon: float = 
     y = np.ones(rows)
     y[1] = -1.0
     X[0] = -50.0, 50.0
-    if subject.estimator(epsilon)._loss_name == "squared":
+    if isinstance(subject.estimator(epsilon), expost.PrivateRidge):
         y = y * 3 * LABEL_BOUND
     largest = 0.0
     with warnings.catch_warnings():

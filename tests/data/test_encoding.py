@@ -80,7 +80,8 @@ def test_people():
     assert (sex.levels, sex.missing_level) == (("f", "m"), True)
     assert member.levels == ("false", "true")
     assert encoding.dropped == (("same", Mark.READ),)
-    assert encoding.notices == ("column 'same': is constant, so it is left out.",)
+    (notice,) = encoding.notices
+    assert "'same': is constant" in notice
     assert encoding.target.classes == ("no", "yes")
     assert encoding.feature_names == (
         "age",
@@ -312,9 +313,7 @@ def test_missing_cells_that_the_encoding_does_not_know():
     whole = {name: cells[:2] for name, cells in PEOPLE.items()}
     encoding = read(whole, given=GIVEN | {"columns": given})
     assert encoding.read_from_data == ()
-    with pytest.raises(
-        InvalidInput, match="'age', row 3: is missing, and the encoding has no fill"
-    ):
+    with pytest.raises(InvalidInput, match=r"'age', row 3: is missing.* no fill"):
         encoding.encode_table(open_table(PEOPLE))
     with pytest.raises(InvalidInput, match="row 3"):
         list(encoding.blocks(open_table(PEOPLE), 2))
@@ -483,9 +482,7 @@ def test_a_whole_encoding_of_another_table_or_target():
 
 def test_labels_at_encoding_time():
     encoding = read(PEOPLE)
-    with pytest.raises(
-        InvalidInput, match="target 'label', row 4: is neither 'no' nor 'yes'"
-    ) as caught:
+    with pytest.raises(InvalidInput, match=r"'label', row 4: .*'no' nor 'yes'") as caught:
         encoding.encode_table(open_table(PEOPLE | {"label": ["no", "no", "no", "canary", "no"]}))
     assert "canary" not in str(caught.value)
     with pytest.raises(InvalidInput, match="target 'label', row 2: is missing"):
@@ -494,7 +491,7 @@ def test_labels_at_encoding_time():
     with pytest.raises(InvalidInput, match="column 'sex': is not in the table"):
         encoding.encode(block)
     block = next(open_table(PEOPLE).blocks(5))
-    with pytest.raises(InvalidInput, match="'member': is read as bool, but the encoding needs it"):
+    with pytest.raises(InvalidInput, match="'member': is read as bool"):
         encoding.encode(block)
 
 

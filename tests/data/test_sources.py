@@ -252,11 +252,9 @@ def test_ids_may_repeat_where_they_are_of_persons(tmp_path):
     table = open_table(path, id_column="who", ids_repeat=True)
     assert table.names == ("x",)
     assert table.column("who").to_pylist() == ["7", "b", "7"]
-    with pytest.raises(
-        InvalidInput, match=r"person column 'who', row 3: is missing: every row must have a person"
-    ):
+    with pytest.raises(InvalidInput, match="person column 'who', row 3: is missing"):
         open_table({"who": ["a", "b", None], "x": [1, 2, 3]}, id_column="who", ids_repeat=True)
-    with pytest.raises(InvalidInput, match="person column 'who': one person owns every row"):
+    with pytest.raises(InvalidInput, match="'who': one person owns every row"):
         open_table({"who": ["a", "a"], "x": [1, 2]}, id_column="who", ids_repeat=True)
     assert open_table({"who": ["a", "b"], "x": [1, 2]}, id_column="who", ids_repeat=True).rows == 2
 

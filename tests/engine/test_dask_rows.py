@@ -115,7 +115,7 @@ def test_rows_stay_on_the_cluster(two_workers):
     spread, encoding = opened(frame())
     stream = RowStream.of(spread, encoding, BALL, size=SIZE)
     owners = {*problem_of(stream, two_workers).map(who)}
-    assert owners <= {*two_workers._client.run(os.getpid).values()}
+    assert owners <= {*two_workers.client.run(os.getpid).values()}
     # Nor does the recipe go along with the way to read it.
     assert len(pickle.dumps(stream)) < 8_000
     with pytest.raises(InvalidInput, match="only the process that opened"):
@@ -149,14 +149,14 @@ def test_where_partitions_end_changes_no_block(ends):
 def test_a_frame_that_the_cluster_holds_already(parquet, two_workers, local):
     rows, encoding = opened(parquet)
     expected = figures(RowStream.of(rows, encoding, BALL, size=SIZE), local)
-    held = two_workers._client.persist(frame())
+    held = two_workers.client.persist(frame())
     spread, _ = opened(held)
     stream = RowStream.of(spread, encoding, BALL, size=SIZE)
     assert figures(stream, two_workers) == expected
     assert figures(stream, local) == expected
     # A second client knows nothing of what the first one holds.
     with (
-        distributed.Client(two_workers._client.cluster, set_as_default=False) as other,
+        distributed.Client(two_workers.client.cluster, set_as_default=False) as other,
         engine_of(other) as engine,
         pytest.raises(InvalidInput, match="persisted with"),
     ):
@@ -284,7 +284,7 @@ def test_a_profile_has_the_files_of_one_from_parquet(two_workers, tmp_path, monk
     frame = dd.from_map(people, spans, meta=people((0, 1)))
     options = {"ids": "number"}
     profile(model, source, out=tmp_path / "file", engine="local:2", **options)
-    profile(model, frame, out=tmp_path / "frame", engine=two_workers._client, **options)
+    profile(model, frame, out=tmp_path / "frame", engine=two_workers.client, **options)
     name = "profile.CURATOR-ONLY.parquet"
     wanted = streams.contents(tmp_path / "file" / name)
     assert len(wanted) >= 5

@@ -1,7 +1,7 @@
 """Every engine does the same: in order, once each, with errors as they were raised."""
 
+import concurrent.futures
 import os
-import pickle
 import re
 import socket
 import threading
@@ -168,7 +168,7 @@ def test_an_interrupt_of_who_waits_leaves_no_thread():
 
 
 def test_nobody_but_this_machine_can_listen_and_nothing_is_a_dashboard(two_workers, monkeypatch):
-    client = two_workers._client
+    client = two_workers.client
     pids = {os.getpid(), *client.run(os.getpid).values()}
     places = [
         connection.laddr.ip
@@ -239,7 +239,7 @@ def fail(item):
 def test_what_a_worker_writes_about_an_error_shows_no_item(two_workers):
     with pytest.raises(InvalidInput, match=r"^is refused\.$"):
         list(two_workers.map(fail, [Secret(), (Secret(), "4711-secret")]))
-    logs = str(two_workers._client.get_worker_logs())
+    logs = str(two_workers.client.get_worker_logs())
     assert "Compute Failed" in logs
     assert "is refused." in logs
     assert "4711" not in logs
@@ -305,33 +305,49 @@ def test_workers_that_compute_differently_are_refused():
         check_machines({"tcp://a": mine, "tcp://b": other})
 
 
-def test_a_worker_that_comes_later_is_looked_at_too():
-    task = dask_module._Task(identity, (*machine()[:-1], "openblas 0.3 for Prescott"))
-    with pytest.raises(InvalidInput, match="joined later"):
-        pickle.loads(pickle.dumps(task))(1)
-    assert dask_module._Task(identity, machine())(1) == 1
-
-
 def test_the_version_of_the_workers_is_asked(two_workers, monkeypatch):
 
     monkeypatch.setattr(dask_module, "versions", lambda: {"expost": "9.9"})
     with pytest.raises(InvalidInput, match=re.escape("expost 0.1.0, and here it is 9.9")):
-        dask_module.DaskEngine(two_workers._client)
+        dask_module.DaskEngine(two_workers.client)
 
 
 # Workers that are lost
 
 
-class _Client:
+class FakeClient:
+    """A client whose workers pass every check at the start."""
+
+    status = "closed"
+    scheduler = type("", (), {"address": "tcp://somewhere"})
+
+    def __init__(self, kind=None):
+        self.kind = kind or machine()
+
+    def wait_for_workers(self, *_, **__):
+        pass
+
+    def get_versions(self, **_):
+        answer = {"packages": versions()}
+        return {"scheduler": answer, "workers": {"a": answer}}
+
+    def run(self, *_, **__):
+        return {"a": self.kind}
+
+    def nthreads(self):
+        return {"a": 1}
+
+
+class DyingClient(FakeClient):
     """A client whose workers die with every item, or are not there."""
 
     def __init__(self, *, killed, there=1):
+        super().__init__()
         self.sent, self.killed, self.there = 0, killed, there
-        self.scheduler = type("", (), {"address": "tcp://somewhere"})
-        self.status = "closed"
 
     def submit(self, function, *arguments, pure):
-        self.sent += function is dask_module._call_parcel
+        # The task is sent by itself, an item with its task.
+        self.sent += len(arguments) == 2
         return self
 
     def result(self, timeout):
@@ -340,38 +356,59 @@ class _Client:
         raise self.killed
 
     def nthreads(self):
-        return {} if not self.there else {"a": 1}
+        return super().nthreads() if self.there else {}
 
 
-def engine_on(client):
-    import dask
-    import distributed
+class ClientHere(FakeClient):
+    """A client whose one worker is this process, which joined later than the one of ``kind``."""
 
-    engine = object.__new__(dask_module.DaskEngine)
-    engine._client, engine._config, engine._restart = client, dask.config, None
-    engine._killed, engine._machine = distributed.KilledWorker, machine()
-    return engine
+    def submit(self, function, *arguments, pure):
+        done = Future()
+        try:
+            done.set_result(function(*(getattr(part, "value", part) for part in arguments)))
+        except InvalidInput as error:
+            done.set_exception(error)
+        return done
+
+
+class Future(concurrent.futures.Future):
+    """A future that is done, with what the engine reads of one of Dask."""
+
+    @property
+    def status(self):
+        return "finished" if self.exception() is None else "error"
+
+    @property
+    def value(self):
+        return self.result()
+
+
+def test_a_worker_that_comes_later_is_checked_too():
+    other = (*machine()[:-1], "openblas 0.3 for Prescott")
+    with pytest.raises(InvalidInput, match="joined later"):
+        list(dask_module.DaskEngine(ClientHere(other)).map(identity, [1]))
+    assert list(dask_module.DaskEngine(ClientHere()).map(identity, [1])) == [1]
 
 
 def test_an_item_that_kills_its_workers_is_given_up():
     import distributed
 
-    client = _Client(killed=distributed.KilledWorker("task", None, 3))
+    client = DyingClient(killed=distributed.KilledWorker("task", None, 3))
     with pytest.raises(ExpostError, match="several workers died"):
-        list(engine_on(client).map(identity, [1]))
-    assert client.sent == dask_module._ROUNDS
+        list(dask_module.DaskEngine(client).map(identity, [1]))
+    assert client.sent == 3
 
 
 def test_a_lost_scheduler_and_absent_workers_are_told(monkeypatch):
     from concurrent.futures import CancelledError
 
     with pytest.raises(ExpostError, match="scheduler at tcp://somewhere was lost"):
-        list(engine_on(_Client(killed=CancelledError())).map(identity, [1]))
-    client = _Client(killed=None, there=0)
+        list(dask_module.DaskEngine(DyingClient(killed=CancelledError())).map(identity, [1]))
+    client = DyingClient(killed=None, there=0)
     client.status = "pending"
     monkeypatch.setattr(dask_module, "_NO_WORKER_TIMEOUT", -1.0)
-    engine, restarted = engine_on(client), []
-    engine._restart = lambda: restarted.append(1)
+    restarted = []
+    engine = dask_module.DaskEngine(client, restart=lambda: restarted.append(1))
     with pytest.raises(ExpostError, match="has had no worker"):
         list(engine.map(identity, [1]))
     # Those that were started with the engine were asked for once more.

@@ -80,7 +80,7 @@ class Case:
 
     @property
     def ledger(self) -> Path:
-        """The ledger of the table: it lies beside it."""
+        """The ledger of the table, in the same folder."""
         return table_ledger(self.rows)
 
     @property

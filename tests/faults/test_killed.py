@@ -92,7 +92,7 @@ def check_end(done, out: Path, kill_signal: int, *, first: bool) -> None:
     if done.code > 0:
         assert done.err.startswith("expost: interrupted.")
         assert done.err.count("\n") == 1
-        # Later a kill_signal may come before the run was even gone on with.
+        # Later a kill_signal may come before the run was even resumed.
         begun = check_folder(out)["begun"]
         assert ("--resume" in done.err) == begun or (begun and not first)
         assert leftovers(out) == []

@@ -85,8 +85,8 @@ def killed_while_running(job, engine, *, after, moment, victims):
 
 def living(engine):
     """The processes of the workers, after those that are missing were asked for."""
-    engine._restart()
-    processes = engine._client.run(os.getpid, on_error="ignore")
+    engine.restart()
+    processes = engine.client.run(os.getpid, on_error="ignore")
     return sorted(pid for pid in processes.values() if alive(pid))
 
 
@@ -133,7 +133,7 @@ def nanny(tmp_path):
         ):
             try:
                 with engine_of(cluster.scheduler_address.replace("tcp", "dask")) as engine:
-                    engine._client.wait_for_workers(2, timeout=60)
+                    engine.client.wait_for_workers(2, timeout=60)
                     yield process, engine
             finally:
                 process.kill()
@@ -146,7 +146,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path
 def test_a_killed_nanny_changes_no_byte(job, nanny):
     process, engine = nanny
     run, wanted, results = job
-    (worker,) = {*engine._client.run(os.getpid).values()} - {os.getpid()}
+    (worker,) = {*engine.client.run(os.getpid).values()} - {os.getpid()}
     rng = np.random.default_rng((SEED, 2))
     after = int(rng.integers(1, results // 2))
     interrupted = InterruptedEngine(

@@ -361,7 +361,7 @@ def test_the_supremum_over_the_ball(loss, regularization):
     radii = np.where(np.arange(50_000) % 10, 1.0, rng.uniform(size=50_000))
     points = bound.theta + bound.radius * radii[:, None] * directions
     best = pulls(bound, points, X, y).max(axis=1)
-    bounds = bound._largest_pull(X, y)
+    bounds = bound.largest_pull(X, y)
     assert np.all(best <= bounds)
     assert np.all(bounds <= best * 1.05)
 

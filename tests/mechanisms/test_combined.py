@@ -13,7 +13,7 @@ from expost.errors import InvalidInput
 from expost.glm import Objective, minimise
 from expost.losses import Logistic
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, RowLosses
-from expost.mechanisms.combined import _one_gaussian, check_distinct, combine
+from expost.mechanisms.combined import check_distinct, combine, combine_gaussian
 from expost.neighbouring.neighbours import neighbours_of
 from expost.noise import GaussianLaw, NormLaplaceLaw
 from expost.risk import GaussianNoise
@@ -395,7 +395,7 @@ def test_a_row_that_keeps_the_evidence_there_is(releases):
     """
     mu, epsilon = 0.5, 1.2
     chance = two_sided(epsilon, mu)
-    bound, passed = _one_gaussian([(epsilon, chance)] * releases)
+    bound, passed = combine_gaussian([(epsilon, chance)] * releases)
     assert bound < releases * epsilon
 
     def reached(b):
@@ -425,7 +425,7 @@ def test_a_row_that_keeps_the_evidence_there_is(releases):
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 3.0, 500.0])
 @pytest.mark.parametrize("chance", [1e-300, 1e-12, 0.3])
 def test_gaussian_guarantees_at_the_extremes(epsilon, chance):
-    worst, passed = _one_gaussian([(epsilon, chance), (2 * epsilon, chance / 2)])
+    worst, passed = combine_gaussian([(epsilon, chance), (2 * epsilon, chance / 2)])
     assert passed == pytest.approx(1.5 * chance)
     assert 0 < worst <= 3 * epsilon * (1 + 1e-15)
     # Against 40 digits: the μ that each guarantee allows, and what their root of squares passes.

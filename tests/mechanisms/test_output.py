@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import expost
-from expost.errors import InvalidInput, ReleaseRefused, WrongRows
+from expost.errors import InvalidInput, WrongRows
 from expost.glm import Minimiser, Objective, minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation
@@ -324,11 +324,6 @@ class TestAutomaticRegularization:
         assert chosen(epsilon=math.inf) == pytest.approx(1 / 1000, rel=0.06)
         gaussian = chosen(noise="gaussian", delta=1e-6, loss=Squared(label_bound=5.0))
         assert 1e-3 <= gaussian <= 1e3
-
-    def test_a_release_that_no_grid_serves_is_refused_not_made(self):
-        perturbation = mechanism(epsilon=1e15)
-        with pytest.raises(ReleaseRefused):
-            perturbation.add_noise(minimise(problem()), np.random.default_rng(0))
 
 
 def both_noises():

@@ -291,7 +291,7 @@ def test_a_row_at_a_knot_counts_as_flat():
 def rows_counted(loss, theta, x, count):
     """How many of ``count`` copies of a row the Hessian that is released holds."""
     block = RowBlock.of(np.tile(x, (count, 1)), np.ones(count))
-    total = publishing._FarFromKnots(loss=loss, theta=theta, room=1e-3)(block)
+    total = publishing.FarFromKnots(loss=loss, theta=theta, room=1e-3)(block)
     return round(float(np.trace(total)) / (loss.curvature_bound * float(x @ x)), 6)
 
 

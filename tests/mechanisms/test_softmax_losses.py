@@ -626,19 +626,12 @@ def test_two_classes_stay_one_vector():
         (estimator(mechanism="output"), "two different labels"),
         (estimator(mechanism="output", classes=None), "exactly two"),
         (PrivateLinearSVC(mechanism="objective", data_norm=LONGEST), "exactly two"),
-        (estimator(classes=("setosa", "virginica", "rosa")), "labels other than"),
-        (estimator(classes=("setosa", "virginica", "virginica")), "all differ"),
         (estimator(classes=("setosa", "virginica")), "labels other than"),
     ],
 )
 def test_more_classes_where_they_cannot_be(model, expected):
     with pytest.raises(InvalidInput, match=expected):
         model.fit(IRIS_X, FLOWERS)
-
-
-def test_one_class_only():
-    with pytest.raises(InvalidInput, match="one class only"):
-        estimator().fit(IRIS_X[:50], FLOWERS[:50])
 
 
 def test_what_works_on_two_classes_refuses_the_model():
@@ -773,17 +766,11 @@ def test_other_rows_are_refused():
     profile(model, IRIS_X, FLOWERS)
     with pytest.raises(WrongRows, match="cannot have made this model"):
         profile(model, IRIS_X, NAMES[(IRIS_Y + 1) % 3])
-    with pytest.raises(WrongRows, match="149 rows"):
-        profile(model, IRIS_X[1:], FLOWERS[1:])
-    with pytest.raises(InvalidInput, match="labels other than"):
-        profile(model, IRIS_X, np.append(FLOWERS[1:], "rosa"))
     mechanism, X = model.release_.mechanism, model.release_.ball.rows(IRIS_X)[0]
     with pytest.raises(InvalidInput, match="the coefficients have 5"):
         profile(model.release_.theta, X[:, :4], IRIS_Y.astype(float), mechanism=mechanism)
     with pytest.raises(InvalidInput, match="unit ball"):
         profile(model.release_.theta, 2 * X, IRIS_Y.astype(float), mechanism=mechanism)
-    with pytest.raises(InvalidInput, match="classes from 0 to 2"):
-        profile(model.release_.theta, X, IRIS_Y + 1.0, mechanism=mechanism)
 
 
 def test_without_noise_rows_rank_by_distance():

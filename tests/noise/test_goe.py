@@ -4,7 +4,7 @@
   constant from Selberg's integral. For larger d the entries come by recurrence, in 150 digits.
 * Closed forms at d = 1 and d = 2.
 * Simulated matrices, dense and tridiagonal. (Householder's reflections of a GOE matrix leave the
-  diagonal N(0, 2) and put the norm of the rest of a column, χ_{d−1}, χ_{d−2}, …, χ₁, beside it.)
+  diagonal N(0, 2) and put the norm of the rest of a column, χ_{d−1}, χ_{d−2}, …, χ₁, next to it.)
 * The expected number of eigenvalues above x, by integrating Mehta's one-point density.
 * The Tracy–Widom law F₁, as the Fredholm determinant of Ai(s + t + x) on the half line (Ferrari
   and Spohn 2005), itself held against published figures.

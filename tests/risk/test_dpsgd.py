@@ -13,7 +13,7 @@ from scipy.special import ndtr
 
 from evidence import record
 from expost.accounting import gaussian_delta
-from expost.accounting.pld import _interval
+from expost.accounting.curve import LossCurve
 from expost.errors import ConvergenceError, InvalidInput
 from expost.risk import DPSGD, GaussianNoise
 from expost.risk.dpsgd import checked, gaussian_loss
@@ -259,13 +259,18 @@ def test_hardly_any_noise_by_counting(rate, steps, delta):
     assert high - low <= 3e-3 * high
 
 
-def test_bounds_that_contradict_each_other_are_refused():
-    """Private: no run is known whose bounds contradict each other."""
+@pytest.mark.parametrize("name", ["epsilon", "delta"])
+def test_bounds_that_contradict_each_other_are_refused(name, monkeypatch):
+    """No run is known whose bounds contradict each other: lower ends are raised above the upper."""
+    run, at = DPSGD(**GAME), {"epsilon": 1e-5, "delta": 1.0}[name]
+    high = getattr(run, name)(at)
+    interval = getattr(run.privacy_loss, f"{name}_interval")
+    below = f"{name}_below"
+    monkeypatch.setattr(LossCurve, below, lambda self, _: high * (1 + 1e-9))
+    assert interval(at) == (high, high)
+    monkeypatch.setattr(LossCurve, below, lambda self, _: high * 1.01)
     with pytest.raises(ConvergenceError, match="contradict"):
-        _interval(2.0, 1.0)
-    with pytest.raises(ConvergenceError):
-        _interval(math.nan, 1.0)
-    assert _interval(1.0 + 1e-12, 1.0) == (1.0, 1.0)
+        interval(at)
 
 
 def test_a_row_that_is_hardly_ever_seen():
@@ -293,7 +298,7 @@ def test_what_the_distribution_cannot_hold_is_refused():
 
 @pytest.mark.long
 def test_full_counts():
-    """10⁶ games over 50 steps; a million steps with time and memory; dp_accounting beside it."""
+    """10⁶ games over 50 steps; a million steps with time and memory; dp_accounting on the same."""
     rng = np.random.default_rng(2026)
     game = {"noise_multiplier": 1.2, "sampling_rate": 0.1, "steps": 50}
     run = DPSGD(**game)

@@ -42,29 +42,34 @@ def test_a_loop_that_leaves_empty_batches_out_is_refused(workers):
 
 
 def test_an_empty_batch_at_the_end_may_not_be_left_out_either():
-    run = Run()
-    run.loader.batch_sampler.__class__ = ends_empty(run)
+    run = Run(tracking=None)
+    run.loader.batch_sampler.__class__ = EndsEmpty
+    run.tracker = track(run.optimizer, run.loader)
     with pytest.raises(InvalidInput, match="left an empty batch out"):
         only_full(run)
     assert len(run.noted) == 2
 
 
-def ends_empty(run):
-    recorded = type(run.loader.batch_sampler)
-
-    class Ending(recorded):
-        def __iter__(self):
-            return run.tracker._log.record([[0, 1], [2, 3], []])
-
-    return Ending
+class EndsEmpty(UniformWithReplacementSampler):
+    def __iter__(self):
+        return iter([[0, 1], [2, 3], []])
 
 
 def test_a_random_row_may_stand_in_for_an_empty_batch():
-    run = Run(batch_size=1, private={"rand_on_empty": True})
-    nobody = 0
+    run = Run(batch_size=1, private={"rand_on_empty": True}, tracking=None)
+    nobody, sizes = 0, []
+
+    class Watched(UniformWithReplacementSampler):
+        def __iter__(self):
+            for batch in super().__iter__():
+                sizes.append(len(batch))
+                yield batch
+
+    run.loader.batch_sampler.__class__ = Watched
+    run.tracker = track(run.optimizer, run.loader)
     for _ in range(2):
         for batch in run.loader:
-            empty = len(run.tracker._log._newest.waiting[0]) == 0
+            empty = sizes[-1] == 0
             run.step(batch)
             if empty and len(batch[0]):
                 # Its gradient was in the sum, and it is no row: take it out for the densities.
@@ -244,17 +249,17 @@ def clipping_after_the_sum(optimizer):
         p.summed_grad *= (optimizer.max_grad_norm / norm).clamp(max=1.0)
 
 
-def half_the_clip(optimizer):
-    DPOptimizer.clip_and_accumulate(optimizer)
+def half_the_clip(optimizer, clip_and_accumulate=DPOptimizer.clip_and_accumulate):
+    clip_and_accumulate(optimizer)
     for p in optimizer.params:
         p.summed_grad *= 0.999
 
 
 @pytest.mark.parametrize("fault", [no_clipping, clipping_after_the_sum, half_the_clip])
-def test_another_sum_than_that_of_clipped_gradients_is_refused(fault):
+def test_another_sum_than_that_of_clipped_gradients_is_refused(fault, monkeypatch):
+    monkeypatch.setattr(DPOptimizer, "clip_and_accumulate", fault)
     run = Run(tracking=None, dtype=torch.float32)
-    tracker = track(run.optimizer, run.loader)
-    tracker._watch._clip = lambda: fault(run.optimizer)
+    track(run.optimizer, run.loader)
     with pytest.raises(InvalidInput, match="another sum than the noisy sum"):
         run.epochs(1)
 

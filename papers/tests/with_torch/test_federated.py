@@ -158,7 +158,8 @@ def test_what_can_be_read_off_a_run():
     theirs = quiet.snapshots(1)
     np.testing.assert_array_equal(theirs.confidence, quiet.uploads[1])
     assert theirs.population.shape == (3, 20)
-    assert repr(quiet) == "FederatedRun(2 participants, 3 rounds, 24 rows, passive)"
+    for fact in ("2 participants", "3 rounds", "24 rows", "passive"):
+        assert fact in repr(quiet)
     assert "active participant" in repr(run)
 
 

@@ -32,7 +32,7 @@ from expost.auditing.roc import checked_scores
 from expost.errors import InvalidInput
 from expost.types import FloatArray
 
-__all__ = ["Guesses", "epsilon_lower_bound", "gaussian_p_value", "p_value"]
+__all__ = ["Guesses", "epsilon_lower_bound", "gaussian_p_value", "make_guesses", "p_value"]
 
 # (share of the canaries guessed "in", share guessed "out"): fixed before any coin is used; the
 # failure probability is divided among them.
@@ -110,7 +110,7 @@ def epsilon_lower_bound(
             " of its own; pass coins=True if so, else use expost.auditing.lower_bounds."
         )
     miss = (1 - confidence) / len(_SHARES) / _checks.integer("chosen_from", chosen_from, least=1)
-    tried = _guess(scores, truth, random_state)
+    tried = make_guesses(scores, truth, random_state)
     epsilon, best = _most_refuted(tried, delta, miss, gaussian)
     perfect = [guesses._replace(right=guesses.guesses) for guesses in tried]
     return LowerBound(
@@ -127,10 +127,24 @@ def epsilon_lower_bound(
     )
 
 
-def _guess(scores: FloatArray, truth: Flags, seed: int) -> list[Guesses]:
-    """Return the guesses in each amount, none of them made with ``truth``."""
+def make_guesses(scores: FloatArray, truth: Flags, seed: int) -> list[Guesses]:
+    """Guess rows by their scores in each of the five amounts; ``truth`` only counts right ones.
+
+    Parameters
+    ----------
+    scores : FloatArray
+        (n,) the larger, the more likely a member.
+    truth : Flags
+        (n,) whether the row is a member.
+    seed : int
+        Breaks ties, by a stream of its own: the coins may have been drawn with the same seed.
+
+    Returns
+    -------
+    list[Guesses]
+        The guesses of each amount.
+    """
     count = len(scores)
-    # A stream of its own: the coins may have been drawn with the same seed.
     ties = np.random.SeedSequence(seed, spawn_key=(_TIES,))
     order = np.random.default_rng(ties).permutation(count)
     falling = truth[order[np.argsort(-scores[order], kind="stable")]]

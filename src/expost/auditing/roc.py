@@ -42,8 +42,11 @@ __all__ = [
     "Interval",
     "Roc",
     "RowAuc",
+    "advantage_of_counts",
     "auc",
+    "best_threshold",
     "figures",
+    "judged_rows",
     "roc",
     "row_auc",
     "threshold_at",
@@ -360,16 +363,34 @@ def _advantage(scores: FloatArray, truth: Flags, confidence: float, seed: int) -
     rows, but thresholds of folds that share rows are dependent: intervals at 95 % then missed in 6
     to 7 %.)
     """
-    judged = _judged(truth, seed)
-    positive = scores > _best_threshold(scores[~judged], truth[~judged])
+    judged = judged_rows(truth, seed)
+    positive = scores > best_threshold(scores[~judged], truth[~judged])
     members, others = (int(np.count_nonzero(judged & kind)) for kind in (truth, ~truth))
     hits = int(np.count_nonzero(positive & judged & truth))
     spared = int(np.count_nonzero(~positive & judged & ~truth))
-    return _of_counts(hits, members, spared, others, confidence)
+    return advantage_of_counts(hits, members, spared, others, confidence)
 
 
-def _of_counts(hits: int, members: int, spared: int, others: int, confidence: float) -> Interval:
-    """Return TPR − FPR of ``hits`` among members and ``spared`` among non-members."""
+def advantage_of_counts(
+    hits: int, members: int, spared: int, others: int, confidence: float
+) -> Interval:
+    """Return TPR − FPR of a threshold that was chosen on other rows, with its interval.
+
+    Parameters
+    ----------
+    hits, members : int
+        How many members are predicted to be members, and how many there are.
+    spared, others : int
+        How many non-members are predicted to be non-members, and how many there are.
+    confidence : float
+        The confidence of the interval.
+
+    Returns
+    -------
+    Interval
+        TPR − FPR; the interval misses it with probability at most 1 − ``confidence``, whatever the
+        rates are.
+    """
     # Integers: nothing is rounded before the division.
     right, pairs = hits * others + spared * members, 2 * members * others
     coins, miss = 2 * min(members, others), (1 - confidence) / 2
@@ -381,11 +402,28 @@ def _of_counts(hits: int, members: int, spared: int, others: int, confidence: fl
     )
 
 
-def _judged(truth: Flags, seed: int) -> Flags:
-    """Return (n,) the rows that do not choose the threshold: all but n^¾ of each kind, ≥ half.
+def judged_rows(truth: Flags, seed: int) -> Flags:
+    """Return the rows that do not choose the threshold: all but n^¾ of each kind, ≥ half.
 
     A threshold chosen on k rows loses about k^(−⅔) of the advantage: at n^¾ rows less than the
     sampling error n^(−½) of the judged rows.
+
+    Parameters
+    ----------
+    truth : Flags
+        (n,) whether the row is a member.
+    seed : int
+        Selects the rows.
+
+    Returns
+    -------
+    Flags
+        (n,) True for the rows that are judged.
+
+    Raises
+    ------
+    InvalidInput
+        If there are fewer than two members or non-members.
     """
     rng = np.random.default_rng(seed)
     judged = np.ones(len(truth), dtype=np.bool_)
@@ -400,8 +438,21 @@ def _judged(truth: Flags, seed: int) -> Flags:
     return judged
 
 
-def _best_threshold(scores: FloatArray, truth: Flags) -> float:
-    """Return the threshold of the largest TPR − FPR, halfway to the next score above."""
+def best_threshold(scores: FloatArray, truth: Flags) -> float:
+    """Return the threshold of the largest TPR − FPR, halfway to the next score above.
+
+    Parameters
+    ----------
+    scores : FloatArray
+        (n,) the larger, the more likely a member.
+    truth : Flags
+        (n,) whether the row is a member.
+
+    Returns
+    -------
+    float
+        The threshold; −∞ where all rows are predicted to be members.
+    """
     thresholds, true, false = _counted(scores, truth)
     gain = true / true[-1] - false / false[-1]
     index = int(np.argmax(gain))

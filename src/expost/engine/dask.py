@@ -55,6 +55,13 @@ class DaskEngine:
     processor and BLAS kernels as each other. Otherwise :class:`InvalidInput` is raised, at the
     start, or by a worker that joined later. An item that is a Dask collection, or a list of them,
     is computed by the cluster and stays there: the task is called on the worker that holds it.
+
+    Attributes
+    ----------
+    client : distributed.Client
+        The client of the cluster.
+    restart : Callable[[], Any] | None
+        Replaces lost workers, where the cluster does not.
     """
 
     def __init__(self, client: Any, *, restart: Callable[[], Any] | None = None) -> None:
@@ -62,7 +69,7 @@ class DaskEngine:
 
         ``restart`` replaces lost workers, where the cluster does not.
         """
-        self._client, self._restart = client, restart
+        self.client, self.restart = client, restart
         self._config = require("dask", caller="engine='dask'", extra="dask").config
         distributed = require("distributed", caller="engine='dask'", extra="dask")
         self._killed, self._futures_of = distributed.KilledWorker, distributed.futures_of
@@ -89,7 +96,7 @@ class DaskEngine:
     def workers(self) -> int:
         """The number of tasks that run at the same time."""
         with self._connection_checked():
-            return max(1, sum(int(count) for count in self._client.nthreads().values()))
+            return max(1, sum(int(count) for count in self.client.nthreads().values()))
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yield task(item) for each item, in order."""
@@ -106,9 +113,9 @@ class DaskEngine:
                 yield self._result(shared, *waiting.popleft())
         finally:
             # A task may have failed, or the caller may have stopped.
-            if waiting and self._client.status == "running":
+            if waiting and self.client.status == "running":
                 with suppress(*_disconnected()):
-                    self._client.cancel([future for _, future in waiting])
+                    self.client.cancel([future for _, future in waiting])
 
     def _submit(self, shared: Any, item: Any) -> Any:
         if _is_collection(item):
@@ -118,19 +125,19 @@ class DaskEngine:
         return self._send(_call_parcel, shared, _Parcel.of(item))
 
     def _compute(self, collection: Any) -> Any:
-        if any(future.client is not self._client for future in self._futures_of(collection)):
+        if any(future.client is not self.client for future in self._futures_of(collection)):
             raise InvalidInput(
                 "engine: parts of this collection are held by another cluster, or by another client"
                 " of this one; give the client that they were persisted with as the engine."
             )
         with self._config.set(_QUIET), self._connection_checked():
-            return self._client.compute(collection)
+            return self.client.compute(collection)
 
     def _send(self, function: Callable[..., Any], *arguments: Any) -> Any:
         # Not pure: the same item may be read twice, from a file that has changed. No retries: a
         # task that raises would raise again.
         with self._config.set(_QUIET), self._connection_checked():
-            return self._client.submit(function, *arguments, pure=False)
+            return self.client.submit(function, *arguments, pure=False)
 
     def _result(self, shared: Any, item: Any, future: Any) -> Any:
         for left in reversed(range(_ROUNDS)):
@@ -159,9 +166,9 @@ class DaskEngine:
                 if not isinstance(error, TimeoutError):
                     raise
             with self._connection_checked():
-                if self._restart is not None:
-                    self._restart()
-                has_workers = bool(self._client.nthreads())
+                if self.restart is not None:
+                    self.restart()
+                has_workers = bool(self.client.nthreads())
             if has_workers:
                 workers_lost_at = None
                 continue
@@ -175,7 +182,7 @@ class DaskEngine:
 
     def _check_task(self, error: Exception, collection: bool) -> None:
         """Raise :class:`InvalidInput` for an error of a task that its worker caused."""
-        if isinstance(error, ExpostError) and self._restart is None:
+        if isinstance(error, ExpostError) and self.restart is None:
             error.add_note(
                 "A worker of the cluster raised this error: every worker must have the same files"
                 " under the same paths."
@@ -195,7 +202,7 @@ class DaskEngine:
 
     def _lost(self) -> ExpostError:
         return ExpostError(
-            f"engine: the scheduler at {self._client.scheduler.address} was lost; start it, and"
+            f"engine: the scheduler at {self.client.scheduler.address} was lost; start it, and"
             " run this command, again."
         )
 

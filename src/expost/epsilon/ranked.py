@@ -47,6 +47,7 @@ __all__ = [
     "SAMPLED_ROWS",
     "RankedProfiles",
     "RankedRows",
+    "SampledModels",
     "rank_averages",
     "rank_error",
     "sketched_ranks",
@@ -200,7 +201,7 @@ def rank_averages(
     workers : int, optional
         Threads, as many as there are cores if None; the result does not depend on it.
     """
-    sweep = _Sweep(
+    sweep = SampledModels(
         shifts=shifts, distance=distance, noise=noise, resolutions=resolutions, draws=draws
     )
     work = _sorted_profiles if len(distance) <= MOST_ROWS else _sketched_profiles
@@ -221,8 +222,22 @@ def sketched_ranks(rows: int) -> IntArray:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Sweep:
-    """Sampled models, and the exposures of rows in them."""
+class SampledModels:
+    """Sampled models, and the exposures of rows in them.
+
+    Parameters
+    ----------
+    shifts : Shifts
+        From the minimiser to that without each row.
+    distance : FloatArray
+        (n,) their lengths.
+    noise : Noise
+        The law of the noise at resolution 1.
+    resolutions : FloatArray
+        (e,) the scale of the noise at each ε.
+    draws : FloatArray
+        (m, d) the noise of each model at resolution 1.
+    """
 
     shifts: Shifts
     distance: FloatArray
@@ -295,7 +310,7 @@ def _collected(moments: list[_Moments], ranks: IntArray, resolution: float) -> R
     )
 
 
-def _sorted_profiles(sweep: _Sweep, pool: Executor) -> RankedProfiles:
+def _sorted_profiles(sweep: SampledModels, pool: Executor) -> RankedProfiles:
     """Every rank: one sort for each ε and model."""
     everything = slice(0, len(sweep.distance))
     moments = [_Moments(everything.stop) for _ in sweep.resolutions]
@@ -320,7 +335,7 @@ def _sorted_profiles(sweep: _Sweep, pool: Executor) -> RankedProfiles:
     return _collected(moments, np.arange(1, everything.stop + 1), _SORTED_ERROR)
 
 
-def _sketched_profiles(sweep: _Sweep, pool: Executor) -> RankedProfiles:
+def _sketched_profiles(sweep: SampledModels, pool: Executor) -> RankedProfiles:
     """2,000 ranks of very many rows, which are passed over block by block."""
     rows = len(sweep.distance)
     ranks = sketched_ranks(rows)

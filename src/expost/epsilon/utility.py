@@ -169,6 +169,11 @@ class Trials:
         The leading measure; None: the first that applies.
     progress : Progress, default=SILENT
         Notified of the rows that models were trained on.
+
+    Attributes
+    ----------
+    scores : dict[float, dict[str, FloatArray]]
+        By ε and measure (folds, releases): the score of each model.
     """
 
     objective: Objective
@@ -178,7 +183,7 @@ class Trials:
     seed: np.random.SeedSequence
     measure: str | None = None
     progress: Progress = SILENT
-    _scores: dict[float, dict[str, FloatArray]] = field(default_factory=dict, init=False)
+    scores: dict[float, dict[str, FloatArray]] = field(default_factory=dict, init=False)
     _bases: _Bases = field(default_factory=dict, init=False)
 
     @property
@@ -231,12 +236,12 @@ class Trials:
 
     def score(self, *epsilons: float) -> None:
         """Draw and score the models of each ε, unless that was done."""
-        missing = [epsilon for epsilon in epsilons if epsilon not in self._scores]
+        missing = [epsilon for epsilon in epsilons if epsilon not in self.scores]
         self._announce(len(missing))
         scorers = _scorers(self.objective.loss)
         for epsilon in missing:
             mechanism = self.plan(epsilon)
-            self._scores[epsilon] = self._scored(
+            self.scores[epsilon] = self._scored(
                 mechanism, self.releases, scorers, self._bases, _FIT
             )
 
@@ -301,11 +306,9 @@ class Trials:
 
     def utility(self) -> Utility:
         """Return the scores of every ε that was tried."""
-        epsilons = sorted(self._scores)
+        epsilons = sorted(self.scores)
         curves = {
-            name: _curve(
-                name, np.stack([self._scores[e][name] for e in epsilons]), self._ends[name]
-            )
+            name: _curve(name, np.stack([self.scores[e][name] for e in epsilons]), self._ends[name])
             for name in measures_of(self.objective.loss)
         }
         return Utility(

@@ -313,13 +313,26 @@ class OutputBound:
         step = max(1, _BLOCK // _PIECES)
         for start in range(0, len(X), step):
             some = slice(start, start + step)
-            pull[some] = self._largest_pull(X[some], y[some])
+            pull[some] = self.largest_pull(X[some], y[some])
         # Each end is known to η/Λ.
         distance = (pull / (mechanism.rows - 1) + 2 * TOLERANCE) / mechanism.regularization
         return np.minimum(distance, mechanism.sensitivity)
 
-    def _largest_pull(self, X: FloatArray, y: FloatArray) -> FloatArray:
-        """Return sup ∥ΛA + ∇ℓ(A)∥ over the ball of radius r around θ."""
+    def largest_pull(self, X: FloatArray, y: FloatArray) -> FloatArray:
+        """Return an upper bound of sup ∥ΛA + ∇ℓ(A)∥ over the ball of radius r around θ.
+
+        Parameters
+        ----------
+        X : FloatArray
+            (m, d) rows of the unit ball.
+        y : FloatArray
+            (m,) their labels.
+
+        Returns
+        -------
+        FloatArray
+            (m,) the bound of each row.
+        """
         mechanism, theta, d = self.mechanism, self.theta, X.shape[1]
         norms, length = upper_norms(X), float(np.linalg.norm(theta))
         along = X @ theta / np.where(norms > 0, norms, 1.0)

@@ -33,7 +33,7 @@ from expost.risk import Guarantee
 from expost.risk.composition import Composition
 from expost.types import FloatArray, Neighbouring
 
-__all__ = ["check_distinct", "combine"]
+__all__ = ["check_distinct", "combine", "combine_gaussian"]
 
 _SEED = 0
 # Releases behind an expected exposure: fewer where models must be fitted, or rows are many.
@@ -243,7 +243,7 @@ def _worst_case(parts: Sequence[RowLosses]) -> tuple[float, float]:
     if len(gaussian) == 1:
         bounds += gaussian
     elif gaussian:
-        bounds.append(_one_gaussian(gaussian))
+        bounds.append(combine_gaussian(gaussian))
     worst_case = _sum_above([worst for worst, _ in bounds])
     if not worst_case < math.inf:
         return math.inf, 0.0
@@ -262,13 +262,23 @@ def _sum_above(terms: Sequence[float]) -> float:
     return total if len(terms) == 1 or total == 0 else math.nextafter(total, math.inf)
 
 
-def _one_gaussian(bounds: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return bounds (ε, p) of normal losses as one: the least b that proves P(∣ℓ∣ > b) ≤ Σp.
+def combine_gaussian(bounds: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Combine bounds (ε, p) of normal losses: return the least b that proves P(∣ℓ∣ > b) ≤ Σp.
 
     P(∣ℓ∣ > ε) = Φ(μ/2 − ε/μ) + Φ(−μ/2 − ε/μ) grows with μ, so that (ε, p) bounds μ; the bounds
     combine to √Σμ². How far a row moves the next centre may depend on the releases before it, and
     a row that moves it no further keeps the evidence there is (:func:`_ever_passed`). By the union
     bound b is at most Σε.
+
+    Parameters
+    ----------
+    bounds : Sequence[tuple[float, float]]
+        (ε, p) of each release: P(∣ℓ∣ > ε) ≤ p.
+
+    Returns
+    -------
+    tuple[float, float]
+        b, rounded up, and Σp, at most 1.
     """
     worst, chance = (np.array(column) for column in zip(*bounds, strict=True))
     room = chance * (1 + _TAIL_ERROR)

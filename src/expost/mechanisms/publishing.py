@@ -50,6 +50,7 @@ from expost.types import FloatArray
 
 __all__ = [
     "CostTable",
+    "FarFromKnots",
     "NoisyTangent",
     "PublishingBudget",
     "TangentMechanism",
@@ -337,14 +338,26 @@ def steady_hessian(tangent: Tangent) -> FloatArray:
     d = tangent.constants.columns
     # Summed again: taking the others off H would round more than a sum may.
     hessian = CompensatedSum((d, d))
-    for part in objective.map(_FarFromKnots(loss=loss, theta=tangent.theta, room=room)):
+    for part in objective.map(FarFromKnots(loss=loss, theta=tangent.theta, room=room)):
         hessian.add(part)
     return hessian.value + tangent.mechanism.penalty_sum * np.eye(d)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _FarFromKnots:
-    """Σ f″x xᵀ of the rows of a block that are farther than ``room`` from a knot."""
+class FarFromKnots:
+    """Σ f″x xᵀ of the rows of a block that are farther than ``room`` from a knot.
+
+    Whether a row counts depends on its own bits alone, not on the other rows of the block.
+
+    Parameters
+    ----------
+    loss : Kinked
+        The loss, whose f″ jumps at its knots.
+    theta : FloatArray
+        (d,) where f″ is taken.
+    room : float
+        The distance that θ may move.
+    """
 
     loss: Kinked
     theta: FloatArray

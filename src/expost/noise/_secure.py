@@ -11,10 +11,10 @@ import numpy as np
 
 from expost.types import FloatArray
 
-__all__ = ["exponentials", "normals"]
+__all__ = ["exponentials", "normals", "uniforms"]
 
 
-def _uniforms(count: int) -> FloatArray:
+def uniforms(count: int) -> FloatArray:
     """Return (k + ½)/2⁶⁴ for uniform 64-bit k, in float64: in (0, 1), full precision near 0."""
     words = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
     # What rounds to 1 goes to the float below it: a norm of exactly 0 must not come out.
@@ -23,13 +23,13 @@ def _uniforms(count: int) -> FloatArray:
 
 def exponentials(shape: tuple[int, ...]) -> FloatArray:
     """Return independent standard exponentials, −log U."""
-    return -np.log(_uniforms(int(np.prod(shape)))).reshape(shape)
+    return -np.log(uniforms(int(np.prod(shape)))).reshape(shape)
 
 
 def normals(shape: tuple[int, ...]) -> FloatArray:
     """Return independent standard normals (Box and Muller): √(−2 log U)·(cos 2πV, sin 2πV)."""
     count = int(np.prod(shape))
     pairs = (count + 1) // 2
-    radius = np.sqrt(-2 * np.log(_uniforms(pairs)))
-    turn = 2 * np.pi * _uniforms(pairs)
+    radius = np.sqrt(-2 * np.log(uniforms(pairs)))
+    turn = 2 * np.pi * uniforms(pairs)
     return np.concatenate([radius * np.cos(turn), radius * np.sin(turn)])[:count].reshape(shape)

@@ -246,7 +246,7 @@ class PublishedReport(Sealed, Displayed):
                 epsilon_hessian=nothing,
                 everything=exposure,
             )
-        first, second = self._separations(rows, y)
+        first, second = self.separations(rows, y)
         mu = np.hypot(first, second)
         return RowBounds(
             exposure=exposure,
@@ -421,8 +421,21 @@ class PublishedReport(Sealed, Displayed):
         problem = self.release.objective(x, y)
         return problem.held.X, problem.held.y, single
 
-    def _separations(self, rows: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return (μ₂, μ₃) of each row."""
+    def separations(self, rows: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return (μ₂, μ₃): by how much ĝ and Ĥ of neighbouring data sets differ, in noise scales.
+
+        Parameters
+        ----------
+        rows : FloatArray
+            (m, d) rows of the unit ball.
+        y : FloatArray
+            (m,) their labels.
+
+        Returns
+        -------
+        tuple[FloatArray, FloatArray]
+            μ₂ of the gradient and μ₃ of the Hessian, (m,) each; of a data-dependent report only.
+        """
         assert self.tangent is not None
         assert isinstance(self.exposure_bound, ObjectiveBound)
         norms = upper_norms(rows)

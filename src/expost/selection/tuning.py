@@ -48,7 +48,7 @@ from expost.selection.private import METHODS, byte_source, draw_index, simulatio
 from expost.training import Prepared
 from expost.types import Audience, FloatArray, IntArray
 
-__all__ = ["SelectedRegularization", "select_regularization"]
+__all__ = ["SelectedRegularization", "row_predictions", "select_regularization", "split_rows"]
 
 # With fewer rows per part, noise dominates every model; and a part of one row has none.
 _ROWS_A_PART = 20
@@ -192,7 +192,7 @@ def select_regularization(
     _check_enough(prepared.problem.count, len(values))
     rng = simulation_generator(random_state)
     _warn(prepared)
-    members = _split(prepared.problem.count, len(values) + 1, byte_source(rng))
+    members = split_rows(prepared.problem.count, len(values) + 1, byte_source(rng))
     *training, judging = members
     releases = [
         _release(prepared, mechanism, part, rng)
@@ -262,11 +262,25 @@ def _warn(prepared: Prepared) -> None:
         )
 
 
-def _split(rows: int, parts: int, source: Callable[[int], bytes]) -> list[IntArray]:
-    """Return the rows of each part: every row's part is uniform and independent of all others'.
+def split_rows(rows: int, parts: int, source: Callable[[int], bytes]) -> list[IntArray]:
+    """Split rows at random: every row's part is uniform and independent of all others'.
 
     Of 64 random bits those below the largest multiple of ``parts`` are kept, so that the remainder
     is exactly uniform.
+
+    Parameters
+    ----------
+    rows : int
+        The number of rows.
+    parts : int
+        The number of parts.
+    source : Callable[[int], bytes]
+        Returns so many random bytes.
+
+    Returns
+    -------
+    list[IntArray]
+        The row numbers of each part, rising.
     """
     last = np.uint64(2**64 - 2**64 % parts - 1)
     drawn = np.empty(0, dtype=np.uint64)
@@ -323,7 +337,7 @@ def _release(
 
 def _errors(problem: Objective, theta: FloatArray, judging: IntArray) -> int:
     """Return the mistakes of the model, or its clipped squared errors in integer units."""
-    predicted, target = _predictions(problem.held.X[judging], theta), problem.held.y[judging]
+    predicted, target = row_predictions(problem.held.X[judging], theta), problem.held.y[judging]
     if problem.loss.is_classification:
         return int(np.count_nonzero((predicted > 0) != (target > 0)))
     with np.errstate(over="ignore"):
@@ -331,11 +345,23 @@ def _errors(problem: Objective, theta: FloatArray, judging: IntArray) -> int:
         return int(np.floor(np.minimum(off * off, 1.0) * _UNITS).sum())
 
 
-def _predictions(rows: FloatArray, theta: FloatArray) -> FloatArray:
-    """Return x·θ, in bits that depend on the row alone.
+def row_predictions(rows: FloatArray, theta: FloatArray) -> FloatArray:
+    """Return x·θ of each row, in bits that depend on the row alone.
 
     A matrix product may round a row differently if another row is missing, and so change the sign
     of a prediction close to 0: the count would then change by more than that row.
+
+    Parameters
+    ----------
+    rows : FloatArray
+        (m, d) the rows.
+    theta : FloatArray
+        (d,) the parameters of the model.
+
+    Returns
+    -------
+    FloatArray
+        (m,) the predictions.
     """
     predicted = np.empty(len(rows))
     for block in row_blocks(*rows.shape):

@@ -49,7 +49,7 @@ from expost.auditing.evidence import Confidences, Evidence, Flags
 from expost.errors import InvalidInput
 from expost.types import FloatArray
 
-__all__ = ["LiraOffline", "LiraOnline"]
+__all__ = ["LiraOffline", "LiraOnline", "variance_prior"]
 
 _ESTIMATES = ("moderated", "row", "pooled")
 # Of s²: s is then a few steps of float32 at φ = 36, so that rounding is no evidence.
@@ -204,18 +204,30 @@ def _shrunk(
     if known.sum() < 2:
         return np.full(len(freedom), pooled), math.inf
     own = np.maximum(squares[known] / freedom[known], _LEAST)
-    prior_freedom, prior = _prior(own, freedom[known])
+    prior_freedom, prior = variance_prior(own, freedom[known])
     if math.isinf(prior_freedom):
         return np.full(len(freedom), pooled), math.inf
     total = prior_freedom + freedom
     return (prior_freedom * prior + np.maximum(squares, freedom * _LEAST)) / total, total
 
 
-def _prior(variances: FloatArray, freedom: FloatArray) -> tuple[float, float]:
-    """Return (d₀, s₀²) by the moments of log s² (Smyth 2004, section 6.2); d₀ = ∞ if rows agree.
+def variance_prior(variances: FloatArray, freedom: FloatArray) -> tuple[float, float]:
+    """Return (d₀, s₀²) by the moments of log s² (Smyth 2004, section 6.2).
 
     Under the prior log s² has mean log s₀² + ψ(d/2) − log(d/2) − ψ(d₀/2) + log(d₀/2) and variance
     ψ′(d/2) + ψ′(d₀/2).
+
+    Parameters
+    ----------
+    variances : FloatArray
+        (n,) s² > 0 of each row.
+    freedom : FloatArray
+        (n,) d, the degrees of freedom of each s².
+
+    Returns
+    -------
+    tuple[float, float]
+        d₀ and s₀²; d₀ = ∞ where the variances differ no more than by chance.
     """
     half = freedom / 2
     centred = np.log(variances) - digamma(half) + np.log(half)
