@@ -36,19 +36,12 @@ from expost import _checks
 from expost._order import median
 from expost.data import _summaries
 from expost.data._cells import Kind, absent, floats
+from expost.data._columns import MOST_LEVELS, CellSummary, Column, ColumnScan
 from expost.data._csv import DELIMITERS
 from expost.data._feeds import Origin, StreamFeed
 from expost.data._origins import open_origin
 from expost.data._query import query_of
-from expost.data._summaries import (
-    CellSummary,
-    Column,
-    ColumnScan,
-    block_rows,
-    distinct_ids,
-    run_pass,
-    summarise,
-)
+from expost.data._summaries import block_rows, distinct_ids, run_pass, summarise
 from expost.data.readers import CellReader, reader_of
 from expost.errors import InvalidInput
 from expost.types import IntArray
@@ -221,7 +214,7 @@ class Table:
         """
         levels = {name: summary.levels for name, summary in self.summaries(names).items()}
         many = [name for name, known in levels.items() if known is None]
-        if at_most > _summaries.MOST_LEVELS and many:
+        if at_most > MOST_LEVELS and many:
             levels |= self._all_levels(many, at_most)
         return {
             name: None if known is None or len(known) > at_most else tuple(sorted(known))
