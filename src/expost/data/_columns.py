@@ -143,7 +143,9 @@ class CellSummary:
             overflow=self.overflow + later.overflow,
             other=None if differ else known,
             others_differ=differ,
-            first=tuple((dict(later.first) | dict(self.first)).items()),
+            first=tuple((dict(later.first) | dict(self.first)).items())
+            if later.first
+            else self.first,
             levels=levels,
         )
 
@@ -185,7 +187,8 @@ class ColumnScan:
         self, cells: Any, missing: Sequence[str], start: int
     ) -> tuple[CellSummary, FloatArray | None]:
         """Summarise the cells of rows from ``start`` on; return their numbers, NaN for none."""
-        counted = _Counted.of(cells, start)
+        # Null, −0 (printed like 0) and the tokens of a missing cell are no levels of their own.
+        counted = _Counted.of(cells, start, few=MOST_LEVELS + 2 + len(missing))
         values = counted.values
         if self.raw.is_numeric and counted.codes is None:
             # Too many to be levels: only tokens that are numbers can be equal to one.
@@ -341,10 +344,14 @@ class _Counted:
     start: int
 
     @classmethod
-    def of(cls, cells: Any, start: int) -> "_Counted":
-        if len(cells) > _PROBE and len(cells.slice(0, _PROBE).unique()) > MOST_LEVELS:
-            return cls(values=cells, codes=None, counts=None, start=start)
+    def of(cls, cells: Any, start: int, few: int) -> "_Counted":
+        """Return the cells; at most ``few`` distinct ones among the first rows are few."""
+        all_cells = cls(values=cells, codes=None, counts=None, start=start)
+        if len(cells) > _PROBE and len(cells.slice(0, _PROBE).unique()) > few:
+            return all_cells
         encoded = pc.dictionary_encode(cells, null_encoding="encode")
+        if len(encoded.dictionary) > few:
+            return all_cells
         codes = np.frombuffer(encoded.indices.buffers()[1], np.int32)[: len(cells)]
         counts = np.bincount(codes, minlength=len(encoded.dictionary))
         return cls(values=encoded.dictionary, codes=codes, counts=counts, start=start)
@@ -372,9 +379,13 @@ class _Counted:
 def _levels(strings: Any) -> frozenset[str] | None:
     """Return the distinct strings; None for too many."""
     if len(strings) > MOST_LEVELS:
-        strings = strings.unique()
-        if len(strings) > MOST_LEVELS + 1:  # one of them may be null
-            return None
+        for rows in (_PROBE, len(strings)):
+            distinct = strings.slice(0, rows).unique()
+            if len(distinct) > MOST_LEVELS + 1:  # one of them may be null
+                return None
+            if rows >= len(strings):
+                break
+        strings = distinct
     levels = frozenset(strings.to_pylist()) - {None}
     return levels if len(levels) <= MOST_LEVELS else None
 

@@ -33,33 +33,39 @@ LEAF = 2**10
 # A block has at most this many rows, and about this many cells.
 _BLOCK_ROWS = 2**15
 _BLOCK_CELLS = 2**20
+# Numbers whose moments are computed while they are in the cache of a core.
+_CACHED = 2**15
 # Cells that may be held in memory, to count distinct ids or to compute a median.
 HELD = 2**22
 
 
 def block_rows(columns: int) -> int:
-    """Return the number of rows of a block of raw cells: some leaves, fewer of a wide table."""
-    return min(_BLOCK_ROWS, max(LEAF, _BLOCK_CELLS // max(columns, 1) // LEAF * LEAF))
+    """Return the number of rows of a block of raw cells: some leaves, fewer of a wide table.
+
+    At least two leaves: each column of each block takes some time of its own.
+    """
+    return min(_BLOCK_ROWS, max(2 * LEAF, _BLOCK_CELLS // max(columns, 1) // LEAF * LEAF))
 
 
 # -- moments ---------------------------------------------------------------------------------------
 
 
-def _leaf_moments(numbers: FloatArray, *, complete: bool) -> FloatArray:
-    """Return (count, mean, rest of the mean, deviation) of each leaf, (4, k).
+def _leaf_moments(columns: Sequence[FloatArray], *, complete: bool) -> FloatArray:
+    """Return (count, mean, rest of the mean, deviation) of each leaf of columns, (4, columns, k).
 
     ``complete``: no number is NaN, which stands for none.
 
     The mean of numbers that are large and close together is rounded by more than they differ: the
     rest is what rounding took from it.
     """
-    whole = len(numbers) // LEAF * LEAF
+    rows = len(columns[0])
     parts = []
-    if whole:
-        parts.append(_moments(numbers[:whole].reshape(-1, LEAF).copy(), complete))
-    if whole < len(numbers):
-        parts.append(_moments(numbers[whole:].reshape(1, -1).copy(), complete))
-    return np.concatenate(parts, axis=1)
+    for start, stop in ((0, rows // LEAF * LEAF), (rows // LEAF * LEAF, rows)):
+        if start < stop:
+            X = np.stack([numbers[start:stop] for numbers in columns])
+            moments = _moments(X.reshape(-1, min(LEAF, stop - start)), complete)
+            parts.append(moments.reshape(4, len(columns), -1))
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
 
 
 def _moments(X: FloatArray, complete: bool) -> FloatArray:
@@ -84,10 +90,11 @@ def _moments(X: FloatArray, complete: bool) -> FloatArray:
             X[absent] = 0.0
         most = np.maximum(X.max(axis=1), -X.min(axis=1))
         size = np.zeros(len(X), dtype=np.int32)
-        if np.any(~((most > 1e-100) & (most < 1e100)) & (most != 0)):
+        odd = ~((most > 1e-100) & (most < 1e100)) & (most != 0)
+        if odd.any():
             # Scaled by a power of two, which is exact: squares of tiny numbers would be 0.
-            size = np.frexp(most)[1]
-            X = np.ldexp(X, -size[:, None])
+            size[odd] = np.frexp(most[odd])[1]
+            X[odd] = np.ldexp(X[odd], -size[odd, None])
         spread = np.ldexp(np.sqrt(np.square(X, out=X).sum(axis=1) / some), size)
     return np.stack([count, mean, rest, spread])
 
@@ -160,13 +167,20 @@ class _Summarise:
     def _block(self, start: int, batch: Any) -> _BlockSummary:
         summaries = []
         leaves = np.zeros((4, len(self.columns), -(-batch.num_rows // LEAF)))
+        # Columns of a few rows are computed together, as many as stay in the cache.
+        together = max(1, _CACHED // max(batch.num_rows, 1))
+        waiting: dict[bool, dict[int, FloatArray]] = {True: {}, False: {}}
+        last = len(self.columns) - 1
         for position, column in enumerate(self.columns):
             cells = batch.column(position)
             summary, numbers = column.summary(cells, self.missing, start)
             summaries.append(summary)
             if numbers is not None:
-                complete = summary.numbers == batch.num_rows
-                leaves[:, position] = _leaf_moments(numbers, complete=complete)
+                waiting[summary.numbers == batch.num_rows][position] = numbers
+            for complete, some in waiting.items():
+                if some and (len(some) == together or position == last):
+                    leaves[:, list(some)] = _leaf_moments([*some.values()], complete=complete)
+                    some.clear()
         ids, without_id, distinct = None, None, False
         if self.key is not None:
             cells = batch.column(len(self.columns))

@@ -492,14 +492,15 @@ def open_table(
     # The column that orders the rows of a database is a key, and a feature only if it is named.
     every = [name for name in names if name != origin.key]
     wanted = every if columns is None else _names("columns", columns)
+    present, chosen = frozenset(names), frozenset(wanted)
     for name in [*wanted, *known, *([] if id_column is None else [id_column])]:
-        if name not in names:
+        if name not in present:
             raise absent(name, label, names)
     for kind in known.values():
         _checks.one_of("kinds", kind, ("numeric", "text"))
     if origin.rows == 0:
         raise InvalidInput(f"{label}: has no rows: must have at least one.")
-    features = [name for name in names if name in set(wanted) and name != id_column]
+    features = [name for name in names if name in chosen and name != id_column]
     scans = [ColumnScan.of(origin, name, known.get(name)) for name in features]
     table = Table(
         label=label,
