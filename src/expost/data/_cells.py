@@ -72,7 +72,9 @@ class RawColumn:
             case "integer" | "boolean":
                 strings = cells.cast(pa.string())
             case _:
-                strings = trimmed(cells.cast(pa.string()))
+                strings = trimmed(
+                    cells if pa.types.is_string(cells.type) else cells.cast(pa.string())
+                )
         return _without(strings, pa.array(missing, pa.string()))
 
     def number(self, cells: Any, missing: Sequence[str]) -> Any:

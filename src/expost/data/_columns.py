@@ -196,7 +196,9 @@ class ColumnScan:
             text = counted.count(~_is_token(self.raw, values, missing))
         else:
             strings = self.raw.text(values, missing)
-            levels = _levels(strings)
+            # The same array: no cell was trimmed or missing, so the distinct cells are many.
+            many = counted.codes is None and strings is values
+            levels = None if many else _levels(strings)
             text = counted.count(valid(strings))
         if not self.has_numbers:
             known = CellSummary(has_numbers=False, strings=text, present=text, levels=levels)
