@@ -42,8 +42,8 @@ _DIGITS = r"\A[+-]?[0-9]+\z"
 _USUAL_TOKENS = frozenset(
     {"", "?", "-", "--", ".", "*", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing"}
 )
-# Rows that show whether a column has few distinct cells.
-_PROBE = 2**11
+# Rows that show whether a column has few distinct cells: if nearly each is another, fewer do.
+_PROBE, _SPARE = 2**11, 2**6
 
 Fault = Literal["infinite", "nan", "other", "long", "large"]
 
@@ -349,8 +349,9 @@ class _Counted:
     def of(cls, cells: Any, start: int, few: int) -> "_Counted":
         """Return the cells; at most ``few`` distinct ones among the first rows are few."""
         all_cells = cls(values=cells, codes=None, counts=None, start=start)
-        if len(cells) > _PROBE and len(cells.slice(0, _PROBE).unique()) > few:
-            return all_cells
+        for rows in (few + _SPARE, _PROBE):
+            if len(cells) > rows and len(cells.slice(0, rows).unique()) > few:
+                return all_cells
         encoded = pc.dictionary_encode(cells, null_encoding="encode")
         if len(encoded.dictionary) > few:
             return all_cells

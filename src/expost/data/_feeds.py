@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby, takewhile
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -170,10 +172,8 @@ def _in_blocks(batches: Iterator[Any], size: int, *, own: bool = True) -> Iterat
 
 def _joined(batches: list[Any]) -> Any:
     """Return the rows of all batches as one batch with its own memory."""
-    arrays = [
-        pa.concat_arrays([batch.column(index) for batch in batches])
-        for index in range(batches[0].num_columns)
-    ]
+    columns = zip(*(batch.columns for batch in batches), strict=True)
+    arrays = [pa.concat_arrays(list(parts)) for parts in columns]
     return pa.RecordBatch.from_arrays(arrays, names=batches[0].schema.names)
 
 
@@ -323,22 +323,21 @@ class ParquetFeed:
     def _batches(self, item: Span, indices: Sequence[int], fetch: int) -> Iterator[Any]:
         """Yield record batches of exactly the rows of the range, at most ``fetch`` at a time."""
         own = [self.names[index] for index in indices if index < len(self.names)]
-        groups = self._groups
-        begin = bisect_right([first + count for _, _, first, count in groups], item.start)
-        for number, group, first, count in groups[begin:]:
-            start, stop = max(item.start, first), min(item.stop, first + count)
-            if not start < stop:
-                break
-            position = first
+        begin = bisect_right([first + count for _, _, first, count in self._groups], item.start)
+        held = takewhile(lambda group: group[2] < item.stop, self._groups[begin:])
+        for number, groups in groupby(held, key=itemgetter(0)):
+            numbers, firsts = zip(*((group, first) for _, group, first, _ in groups), strict=True)
+            position = firsts[0]
             with self._open(number) as file:
                 for batch in file.iter_batches(
-                    fetch, row_groups=[group], columns=own, use_threads=False
+                    fetch, row_groups=list(numbers), columns=own, use_threads=False
                 ):
-                    low, high = max(start - position, 0), min(stop - position, batch.num_rows)
+                    low = max(item.start - position, 0)
+                    high = min(item.stop - position, batch.num_rows)
                     if low < high:
                         yield self._with_partitions(batch.slice(low, high - low), indices, number)
                     position += batch.num_rows
-                    if position >= stop:
+                    if position >= item.stop:
                         break
 
     def _with_partitions(self, batch: Any, indices: Sequence[int], number: int) -> Any:

@@ -42,9 +42,11 @@ HELD = 2**22
 def block_rows(columns: int) -> int:
     """Return the number of rows of a block of raw cells: some leaves, fewer of a wide table.
 
-    At least two leaves: each column of each block takes some time of its own.
+    At least two leaves, because each column of each block takes some time of its own, and a power
+    of two, so that blocks end where the row groups of many Parquet files do.
     """
-    return min(_BLOCK_ROWS, max(2 * LEAF, _BLOCK_CELLS // max(columns, 1) // LEAF * LEAF))
+    leaves = max(2, _BLOCK_CELLS // max(columns, 1) // LEAF)
+    return min(_BLOCK_ROWS, LEAF << (leaves.bit_length() - 1))
 
 
 # -- moments ---------------------------------------------------------------------------------------
@@ -62,40 +64,38 @@ def _leaf_moments(columns: Sequence[FloatArray], *, complete: bool) -> FloatArra
     parts = []
     for start, stop in ((0, rows // LEAF * LEAF), (rows // LEAF * LEAF, rows)):
         if start < stop:
-            X = np.stack([numbers[start:stop] for numbers in columns])
+            some = [numbers[start:stop] for numbers in columns]
+            X = some[0] if len(some) == 1 else np.stack(some)
             moments = _moments(X.reshape(-1, min(LEAF, stop - start)), complete)
             parts.append(moments.reshape(4, len(columns), -1))
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
 
 
 def _moments(X: FloatArray, complete: bool) -> FloatArray:
-    """Return the moments of each row of ``X``, which is overwritten."""
+    """Return the moments of each row of ``X``."""
     absent = None if complete else np.isnan(X)
     count = np.full(len(X), X.shape[1]) if absent is None else (~absent).sum(axis=1)
     some = np.maximum(count, 1)
 
-    def summed(values: FloatArray) -> FloatArray:
+    def present(values: FloatArray) -> FloatArray:
         if absent is not None:
             values[absent] = 0.0
-        sums: FloatArray = values.sum(axis=1)
-        return sums
+        return values
 
     # Columns that are too large for this are refused.
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean = summed(X) / some
-        X -= mean[:, None]
-        rest = summed(X) / some
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        mean = (X if absent is None else np.where(absent, 0.0, X)).sum(axis=1) / some
+        X = present(X - mean[:, None])
+        rest = X.sum(axis=1) / some
         X -= rest[:, None]
-        if absent is not None:
-            X[absent] = 0.0
-        most = np.maximum(X.max(axis=1), -X.min(axis=1))
+        squares = np.square(present(X)).sum(axis=1)
         size = np.zeros(len(X), dtype=np.int32)
-        odd = ~((most > 1e-100) & (most < 1e100)) & (most != 0)
-        if odd.any():
+        odd = np.flatnonzero(~((squares > 1e-250) & (squares < 1e250)))
+        if len(odd):
             # Scaled by a power of two, which is exact: squares of tiny numbers would be 0.
-            size[odd] = np.frexp(most[odd])[1]
-            X[odd] = np.ldexp(X[odd], -size[odd, None])
-        spread = np.ldexp(np.sqrt(np.square(X, out=X).sum(axis=1) / some), size)
+            size[odd] = np.frexp(np.abs(X[odd]).max(axis=1))[1]
+            squares[odd] = np.square(np.ldexp(X[odd], -size[odd, None])).sum(axis=1)
+        spread = np.ldexp(np.sqrt(squares / some), size)
     return np.stack([count, mean, rest, spread])
 
 
