@@ -283,7 +283,8 @@ class _RecordChecker:
 
         if b"\0" in content:
             raise self._fault(line(content.index(b"\0")), "holds a NUL byte: not a text file")
-        self._check_line_ends(array, outside, line)
+        if not self._has_one_line_end(content):
+            self._check_line_ends(array, outside, line)
         if inside is not None:
             self._check_quotes(array, inside, line)
         ends = np.flatnonzero(outside(self.newline[-1]))
@@ -306,6 +307,12 @@ class _RecordChecker:
         follows = bool(np.any(~blank[first_blank:])) or (self.width == 1 and bool(blank.any()))
         blank_line = line(int(starts[first_blank])) if blank.any() else 0
         return int(np.count_nonzero(~blank)), blank_line, follows
+
+    def _has_one_line_end(self, content: bytes) -> bool:
+        """Return whether all line ends are of one kind, also within quotes."""
+        if self.newline == b"\r\n":
+            return content.count(b"\r\n") == content.count(b"\r") == content.count(b"\n")
+        return (b"\r" if self.newline == b"\n" else b"\n") not in content
 
     def _check_line_ends(
         self,
