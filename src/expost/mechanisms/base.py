@@ -93,6 +93,18 @@ class Losses(Protocol):
         """Return the losses with the ``top`` rows of the largest shifts refined.
 
         Only losses without noise have such rows: others are returned as they are.
+
+        Parameters
+        ----------
+        objective : Objective
+            J over the training rows.
+        top : int
+            The number of rows.
+
+        Returns
+        -------
+        Losses
+            The losses.
         """
 
     def __call__(self, block: RowBlock) -> RowLosses:
