@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from expost.data import _cells, open_table
 from expost.data._cells import LONGEST, RawColumn
-from expost.data._summaries import ColumnScan
+from expost.data._columns import ColumnScan
 from expost.data.readers import reader_of
 from expost.errors import InvalidInput
 

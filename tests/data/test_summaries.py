@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from expost.data import Encoding, _feeds, _origins, _summaries, open_table
 from expost.data._cells import RawColumn
-from expost.data._summaries import CellSummary, ColumnScan
+from expost.data._columns import CellSummary, ColumnScan
 from expost.engine import engine_of
 from expost.errors import InvalidInput, PrivacyLeakWarning
 

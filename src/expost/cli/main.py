@@ -4,6 +4,7 @@ This module needs the standard library alone, so that it can report in one sente
 if the rest cannot be imported. The commands are in :mod:`expost.cli.app`.
 """
 
+import gc
 import io
 import os
 import signal
@@ -37,6 +38,8 @@ def __getattr__(name: str) -> Any:
 
 def program() -> None:
     """Run the program as a process; signals that arrive after its end are ignored."""
+    # Imports make many objects that stay: to look for cycles among them takes a twentieth of a run.
+    gc.set_threshold(20_000, 20, 20)
     main(after=signal.SIG_IGN)
 
 

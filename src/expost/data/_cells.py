@@ -72,7 +72,9 @@ class RawColumn:
             case "integer" | "boolean":
                 strings = cells.cast(pa.string())
             case _:
-                strings = trimmed(cells.cast(pa.string()))
+                strings = trimmed(
+                    cells if pa.types.is_string(cells.type) else cells.cast(pa.string())
+                )
         return _without(strings, pa.array(missing, pa.string()))
 
     def number(self, cells: Any, missing: Sequence[str]) -> Any:
@@ -87,9 +89,10 @@ class RawColumn:
                     " it was being read; start again."
                 ) from None
         # Not safe: integers past 2**53 are refused when a table is opened.
-        values = cells.cast(pa.float64(), safe=False)
+        is_float = pa.types.is_float64(cells.type)
+        values = cells if is_float else cells.cast(pa.float64(), safe=False)
         tokens = [token for token in map(_finite, missing) if token is not None]
-        return _without(values, pa.array(tokens, pa.float64()))
+        return _without(values, pa.array(tokens, pa.float64())) if tokens else values
 
     def typed(self, cells: Any, kind: Kind, missing: Sequence[str]) -> Any:
         """Return the cells as the ``kind`` that their table has determined."""

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby, takewhile
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,8 +28,8 @@ __all__ = ["Block", "Feed", "Origin", "ParquetFeed", "Span", "Stamp", "StreamFee
 __all__ += ["aligned_spans", "broken", "check_unchanged", "checked", "no_columns", "reading_arrow"]
 __all__ += ["spans"]
 
-# Rows that are decoded at a time.
-_FETCH = 2**14
+# Rows of a table in memory, and the fewest of a Parquet file, that are read at a time.
+_FETCH, _LEAST_FETCH = 2**14, 2**10
 # Consecutive blocks that one worker reads: a row group is decoded once.
 _BLOCKS_AN_ITEM = 4
 # A file with its size and time of change.
@@ -147,8 +149,11 @@ def no_columns(rows: int) -> Any:
     return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["nothing"])
 
 
-def _in_blocks(batches: Iterator[Any], size: int) -> Iterator[Any]:
-    """Yield the rows of ``batches`` as batches of ``size`` rows; the last is shorter."""
+def _in_blocks(batches: Iterator[Any], size: int, *, own: bool = True) -> Iterator[Any]:
+    """Yield the rows of ``batches`` as batches of ``size`` rows; the last is shorter.
+
+    ``own``: whether each has its own memory, because a slice is pickled with all that it is cut of.
+    """
     pending: list[Any] = []
     count = 0
     for batch in batches:
@@ -159,18 +164,16 @@ def _in_blocks(batches: Iterator[Any], size: int) -> Iterator[Any]:
             start += part.num_rows
             count += part.num_rows
             if count == size:
-                yield _joined(pending)
+                yield _joined(pending) if own or len(pending) > 1 else pending[0]
                 pending, count = [], 0
     if pending:
-        yield _joined(pending)
+        yield _joined(pending) if own or len(pending) > 1 else pending[0]
 
 
 def _joined(batches: list[Any]) -> Any:
-    """Return one batch with its own memory: a slice would be pickled with all that it is cut of."""
-    arrays = [
-        pa.concat_arrays([batch.column(index) for batch in batches])
-        for index in range(batches[0].num_columns)
-    ]
+    """Return the rows of all batches as one batch with its own memory."""
+    columns = zip(*(batch.columns for batch in batches), strict=True)
+    arrays = [pa.concat_arrays(list(parts)) for parts in columns]
     return pa.RecordBatch.from_arrays(arrays, names=batches[0].schema.names)
 
 
@@ -311,37 +314,38 @@ class ParquetFeed:
     def blocks(self, item: Span, indices: Sequence[int], size: int) -> Iterator[Block]:
         """Yield the blocks of a range."""
         start = item.start
-        for batch in _in_blocks(self._batches(item, indices), size):
+        # Whole blocks, so that most of them are decoded at once and not joined.
+        fetch = size * max(1, _LEAST_FETCH // size)
+        for batch in _in_blocks(self._batches(item, indices, fetch), size, own=False):
             yield Block(start=start, batch=batch)
             start += batch.num_rows
 
-    def _batches(self, item: Span, indices: Sequence[int]) -> Iterator[Any]:
-        """Yield record batches of exactly the rows of the range."""
+    def _batches(self, item: Span, indices: Sequence[int], fetch: int) -> Iterator[Any]:
+        """Yield record batches of exactly the rows of the range, at most ``fetch`` at a time."""
         own = [self.names[index] for index in indices if index < len(self.names)]
-        groups = self._groups
-        begin = bisect_right([first + count for _, _, first, count in groups], item.start)
-        for number, group, first, count in groups[begin:]:
-            start, stop = max(item.start, first), min(item.stop, first + count)
-            if not start < stop:
-                break
-            position = first
+        begin = bisect_right([first + count for _, _, first, count in self._groups], item.start)
+        held = takewhile(lambda group: group[2] < item.stop, self._groups[begin:])
+        for number, groups in groupby(held, key=itemgetter(0)):
+            numbers, firsts = zip(*((group, first) for _, group, first, _ in groups), strict=True)
+            position = firsts[0]
             with self._open(number) as file:
                 for batch in file.iter_batches(
-                    _FETCH, row_groups=[group], columns=own, use_threads=False
+                    fetch, row_groups=list(numbers), columns=own, use_threads=False
                 ):
-                    low, high = max(start - position, 0), min(stop - position, batch.num_rows)
+                    low = max(item.start - position, 0)
+                    high = min(item.stop - position, batch.num_rows)
                     if low < high:
                         yield self._with_partitions(batch.slice(low, high - low), indices, number)
                     position += batch.num_rows
-                    if position >= stop:
+                    if position >= item.stop:
                         break
 
     def _with_partitions(self, batch: Any, indices: Sequence[int], number: int) -> Any:
         """Return the columns of these indices, those in the names of folders too."""
-        arrays = []
+        arrays, read = [], dict(zip(batch.schema.names, batch.columns, strict=True))
         for index in indices:
             if index < len(self.names):
-                array = plain(batch.column(self.names[index]))
+                array = plain(read[self.names[index]])
                 if pa.types.is_string(array.type):
                     # Parquet does not ensure that strings are UTF-8.
                     array.validate(full=True)

@@ -8,8 +8,8 @@ import numpy as np
 
 from expost import _checks
 from expost.data import _entries
+from expost.data._columns import MOST_LEVELS, CellSummary
 from expost.data._entries import Entry, LevelEntry, Mark, NumericEntry, Target
-from expost.data._summaries import MOST_LEVELS, CellSummary
 from expost.data.sources import Column, Kind, Table
 from expost.errors import InvalidInput, PrivacyLeakWarning
 from expost.notices import listed, warn

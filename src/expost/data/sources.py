@@ -36,19 +36,12 @@ from expost import _checks
 from expost._order import median
 from expost.data import _summaries
 from expost.data._cells import Kind, absent, floats
+from expost.data._columns import MOST_LEVELS, CellSummary, Column, ColumnScan
 from expost.data._csv import DELIMITERS
 from expost.data._feeds import Origin, StreamFeed
 from expost.data._origins import open_origin
 from expost.data._query import query_of
-from expost.data._summaries import (
-    CellSummary,
-    Column,
-    ColumnScan,
-    block_rows,
-    distinct_ids,
-    run_pass,
-    summarise,
-)
+from expost.data._summaries import block_rows, distinct_ids, run_pass, summarise
 from expost.data.readers import CellReader, reader_of
 from expost.errors import InvalidInput
 from expost.types import IntArray
@@ -221,7 +214,7 @@ class Table:
         """
         levels = {name: summary.levels for name, summary in self.summaries(names).items()}
         many = [name for name, known in levels.items() if known is None]
-        if at_most > _summaries.MOST_LEVELS and many:
+        if at_most > MOST_LEVELS and many:
             levels |= self._all_levels(many, at_most)
         return {
             name: None if known is None or len(known) > at_most else tuple(sorted(known))
@@ -499,14 +492,15 @@ def open_table(
     # The column that orders the rows of a database is a key, and a feature only if it is named.
     every = [name for name in names if name != origin.key]
     wanted = every if columns is None else _names("columns", columns)
+    present, chosen = frozenset(names), frozenset(wanted)
     for name in [*wanted, *known, *([] if id_column is None else [id_column])]:
-        if name not in names:
+        if name not in present:
             raise absent(name, label, names)
     for kind in known.values():
         _checks.one_of("kinds", kind, ("numeric", "text"))
     if origin.rows == 0:
         raise InvalidInput(f"{label}: has no rows: must have at least one.")
-    features = [name for name in names if name in set(wanted) and name != id_column]
+    features = [name for name in names if name in chosen and name != id_column]
     scans = [ColumnScan.of(origin, name, known.get(name)) for name in features]
     table = Table(
         label=label,

@@ -313,14 +313,17 @@ def _features(
         assert isinstance(whole, Levels)
         return _level_features(index, whole)
     assert isinstance(whole, Numbers)
+    if np.all((whole.values == 0) | (whole.values == 1)):
+        # Most columns of encoded rows: they need not be sorted.
+        if not len(column.values) or np.ptp(column.values) == 0:
+            return []
+        yes, no = f"{column.name} is 1", f"{column.name} is {'0' if complete else 'not 1'}"
+        is_one = Bins(labels=("0", "1", OTHER, MISSING), edges=np.array([0.0, 1.0]), exact=True)
+        return [_Indicator(index=index, partition=is_one, level=1, yes=yes, no=no)]
     missing = bool(np.isnan(whole.values).any())
     distinct, counts = np.unique(column.values[~np.isnan(column.values)], return_counts=True)
     if len(distinct) == 0 or (len(distinct) == 1 and not missing):
         return []
-    if len(distinct) == 2 and np.all((whole.values == 0) | (whole.values == 1)):
-        yes, no = f"{column.name} is 1", f"{column.name} is {'0' if complete else 'not 1'}"
-        is_one = Bins(labels=("0", "1", OTHER, MISSING), edges=np.array([0.0, 1.0]), exact=True)
-        return [_Indicator(index=index, partition=is_one, level=1, yes=yes, no=no)]
     cuts = _cuts(distinct, counts)
     return [_Cuts(name=column.name, index=index, cuts=cuts, has_missing=missing)]
 

@@ -52,7 +52,6 @@ from expost.jobs.requests import ProfileRequest
 from expost.jobs.streaming import TableWork, inputs_of, is_streamed, salted
 from expost.jobs.table import label_scale_of, noted, table_notices, training_of
 from expost.mechanisms.base import TOLERANCE
-from expost.mechanisms.minimiser import InfluenceLosses
 from expost.mechanisms.statement import statements
 from expost.preparing import Facts, objective_of
 from expost.profiles.digest import Terms
@@ -311,11 +310,11 @@ class _Work(TableWork):
         if known is None or len(finished) != known:
             models = model.release.theta, model.objective.minimiser(TOLERANCE).theta
             losses = mechanism.prepare(model.objective, model.release.theta, expected=True)
-            if isinstance(losses, InfluenceLosses):
-                top = checked_top(self.job.top, noisy=False)
-                losses = losses.refined(model.objective, top=top)
-                refined = TopRows.of(losses.influence.exact)
-                self.run.keep("top", None if refined is None else refined.__dict__)
+            top = checked_top(self.job.top, noisy=False)
+            losses = losses.refined(model.objective, top=top)
+            refined = TopRows.of(losses.exact)
+            if refined is not None:
+                self.run.keep("top", refined.__dict__)
             finished = row_parts(
                 model.objective,
                 losses,

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from expost.mechanisms.bounds import ExposureBound
     from expost.mechanisms.publishing import NoisyTangent, PublishingBudget, TangentMechanism
     from expost.mechanisms.tangent import Tangent
+    from expost.neighbouring.influence import Exact
 
 __all__ = [
     "MECHANISMS",
@@ -83,6 +84,28 @@ class Losses(Protocol):
     @property
     def tangent(self) -> "Tangent | None":
         """J at θ, from which a data-dependent report draws; None where there is no such report."""
+
+    @property
+    def exact(self) -> "Exact | None":
+        """The rows that were refined to their leave-one-out minimiser; None for none."""
+
+    def refined(self, objective: Objective, *, top: int) -> "Losses":
+        """Return the losses with the ``top`` rows of the largest shifts refined.
+
+        Only losses without noise have such rows: others are returned as they are.
+
+        Parameters
+        ----------
+        objective : Objective
+            J over the training rows.
+        top : int
+            The number of rows.
+
+        Returns
+        -------
+        Losses
+            The losses.
+        """
 
     def __call__(self, block: RowBlock) -> RowLosses:
         """Return the losses of the rows of a block."""

@@ -37,7 +37,7 @@ level is not released if c + noise < T + h/2 (T is on the grid), so that T + h/2
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -777,10 +777,16 @@ class _PreparedLosses:
     encoding: EncodingLosses
     model: Losses
 
+    exact: ClassVar[None] = None
+
     @property
     def tangent(self) -> "Tangent | None":
         """None: there is no data-dependent report."""
         return None
+
+    def refined(self, objective: Objective, *, top: int) -> "_PreparedLosses":
+        """Return these losses: all are certified."""
+        return self
 
     def __call__(self, block: RowBlock) -> RowLosses:
         """Return the losses of the rows of ``block``."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from expost.engine import SILENT, Progress
 from expost.errors import InvalidInput
 from expost.glm import Minimiser, Objective, minimise
 from expost.losses import Loss
@@ -21,7 +20,7 @@ from expost.mechanisms.grid import Grid
 from expost.mechanisms.perturbation import Perturbation
 from expost.mechanisms.row_losses import RowLosses, mean_exposures
 from expost.neighbouring.change import Change
-from expost.neighbouring.influence import TOP, Influence
+from expost.neighbouring.influence import Exact, Influence
 from expost.neighbouring.leave_one_out import LeaveOneOut
 from expost.neighbouring.neighbours import Neighbours, tight_neighbours
 from expost.noise import draw
@@ -318,6 +317,11 @@ class MinimiserLosses:
     leave_one_out: LeaveOneOut
 
     tangent: ClassVar[None] = None
+    exact: ClassVar[None] = None
+
+    def refined(self, objective: Objective, *, top: int) -> "MinimiserLosses":
+        """Return these losses: all are certified."""
+        return self
 
     def __call__(self, block: RowBlock) -> RowLosses:
         """Return the losses of the rows of ``block``."""
@@ -334,16 +338,18 @@ class InfluenceLosses:
 
     tangent: ClassVar[None] = None
 
+    @property
+    def exact(self) -> Exact | None:
+        """The rows that were refined to their leave-one-out minimiser; None for none."""
+        return self.influence.exact
+
+    def refined(self, objective: Objective, *, top: int) -> "InfluenceLosses":
+        """Return the same with the ``top`` rows of the largest shifts refined."""
+        return replace(self, influence=self.influence.refined(objective, top=top))
+
     def __call__(self, block: RowBlock) -> RowLosses:
         """Return the losses of the rows of ``block``."""
         return RowLosses.of_influence(self.influence, *self.influence(block))
-
-    def refined(
-        self, objective: Objective, *, top: int = TOP, progress: Progress = SILENT
-    ) -> "InfluenceLosses":
-        """Return the same with the ``top`` rows of the largest shifts refined."""
-        influence = self.influence.refined(objective, top=top, progress=progress)
-        return replace(self, influence=influence)
 
 
 def influence_losses(influence: Influence, objective: Objective, change: Change) -> RowLosses:

@@ -9,6 +9,7 @@ own.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -249,6 +250,8 @@ class TangentLosses:
     tangent: Tangent
     sampled: "SampledTangents | None"
 
+    exact: ClassVar[None] = None
+
     @property
     def mechanism(self) -> ObjectivePerturbation:
         """The mechanism of the model."""
@@ -269,6 +272,10 @@ class TangentLosses:
         if expected and mechanism.is_private and size <= _MOST_COEFFICIENTS:
             sampled = SampledTangents.of(mechanism, objective)
         return cls(tangent=tangent.detached(), sampled=sampled)
+
+    def refined(self, objective: Objective, *, top: int) -> "TangentLosses":
+        """Return these losses: all are certified."""
+        return self
 
     def __call__(self, block: RowBlock) -> RowLosses:
         """Return the losses of the rows of ``block``."""
