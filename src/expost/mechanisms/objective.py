@@ -198,6 +198,8 @@ class ObjectivePerturbation(Perturbation):
     @cached_property
     def _budget(self) -> tuple[float, float]:
         """(λ, what of ε/k is left for the noise)."""
+        if self.calibrated is not None:
+            return self.first._budget
         requested = self.rows * self.regularization
         if not self.is_private:
             return requested, math.inf
@@ -233,7 +235,7 @@ class ObjectivePerturbation(Perturbation):
     @property
     def is_raised(self) -> bool:
         """Whether ε needed more regularization than was requested."""
-        return self.penalty_sum > self.rows * self.regularization
+        return self.penalty_sum > self.first.rows * self.regularization
 
     @property
     def slope_bound(self) -> float:
@@ -245,6 +247,8 @@ class ObjectivePerturbation(Perturbation):
         """The law of b."""
         if not self.is_private:
             raise InvalidInput("epsilon=inf: a release without noise has no noise law.")
+        if self.calibrated is not None:
+            return self.first.law
         left, bound, vertices = self._budget[1], self.slope_bound, self.loss.vertices
         k, penalty = self.rows_per_person, self.penalty_sum
         coupled = self.calibration == "tight" and isinstance(self.loss, Logistic)
@@ -279,6 +283,8 @@ class ObjectivePerturbation(Perturbation):
     @cached_property
     def grid(self) -> Grid:
         """The grid of the release: θ moves by at least resolution/∥H∥ where b moves by its own."""
+        if self.calibrated is not None:
+            return self.first.grid
         noise = self.law.norm_exceeded_with(_CLAMPED)
         reach = self.loss.solution_bound(self.total_regularization) + noise / self.penalty_sum
         return Grid.for_noise(
@@ -334,6 +340,13 @@ class ObjectivePerturbation(Perturbation):
         assert self.delta is not None
         known = self.delta if epsilon >= self.epsilon else 1.0
         return min(known, max(self._delta_of(epsilon, self.rows_per_person), math.ulp(0.0)))
+
+    def advantage_of(self, rows: int) -> float:
+        """Bound the total variation: δ(0) of the noise that was added, where that is known."""
+        known = super().advantage_of(rows)
+        if self.noise == "laplace" or not self._has_guarantee:
+            return known
+        return min(known, max(self._delta_of(0.0, rows), 0.0))
 
     def worst_case_of(self, rows: int) -> tuple[float, float]:
         """Return (b, p): removing ``rows`` rows has an exposure that passes b with probability ≤ p.
