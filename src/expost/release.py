@@ -4,10 +4,12 @@ It holds nothing else of the data, so it is public, unless a bound was read from
 needs review, and names that bound.
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,6 +30,7 @@ from expost.losses import LOSSES, Loss, Softmax
 from expost.mechanisms import MECHANISMS, Mechanism
 from expost.mechanisms.encoded import model_mechanism, with_histograms
 from expost.mechanisms.perturbation import Perturbation
+from expost.mechanisms.ratio_error import UNLIKELY, clamp_probability, ratio_error
 from expost.mechanisms.statement import relation_text
 from expost.numbers import for_persons, upper_text
 from expost.results import Displayed
@@ -576,11 +579,14 @@ def coupling_charge(
 
     Formal guarantees (docs/theory/erasure.md, section 4)
     -----------------------------------------------------
-    Two models: with δ₀ and δ₁ the curves of the laws before and after at 0, and T a bound on the
-    total variation between the two, the pair has the curve δ₀(ε) + δ₁(ε) + T, which is at most that
-    of the first model composed with (0, (δ₁(0) + T)/(1 − δ₀(0))).
+    T bounds the probability of a redraw: the total variation between the laws before and after, the
+    width w of the intervals of their ratio, and the clamp of the grid.
+    Two models: with δ₀ and δ₁ the curves of the two laws, the pair has the curve
+    δ₀(ε) + δ₁(ε) + T + 2(e^w − 1), which is at most that of the first model composed with
+    (0, (δ₁(0) + T + 2(e^w − 1))/(1 − δ₀(0))).
     m > 1 changes: if the exposure of a person passes b with probability at most p in each model,
-    all of them together are ((2m + 1)b, ΣT + (m + 1)p): listed whole, the first model included.
+    all of them together are ((2m − 1)b + Σw, ΣT + (m + 1)p): listed whole, the first model
+    included.
 
     Parameters
     ----------
@@ -597,22 +603,23 @@ def coupling_charge(
         The charge; ε = ∞ where nothing is guaranteed.
     """
     models = [mechanism.with_rows(count) for count in rows]
-    apart = [
-        model.advantage_of(abs(after - before))
-        for model, before, after in zip(models, rows, rows[1:], strict=False)
-    ]
-    total = sum(apart) * (1 + 1e-12)
-    if len(models) == 2:
+    steps = list(pairwise(models))
+    widths = [2 * ratio_error(before, after) for before, after in steps]
+    apart = [before.advantage_of(abs(after.rows - before.rows)) for before, after in steps]
+    clamped = [clamp_probability(before) + 2 * UNLIKELY for before, _ in steps]
+    total = sum(apart) + sum(widths) + sum(clamped)
+    if len(steps) == 1:
         first, last = (model.advantage_of(rows_per_person) for model in models)
-        delta = (last + total) / (1 - first) * (1 + 1e-12) if first < 1 else 1.0
+        extra = 2 * math.expm1(widths[0]) if widths[0] < 1 else math.inf
+        delta = (last + total + extra) / (1 - first) if first < 1 else 1.0
         epsilon = 0.0
     else:
-        worst = [model.worst_case_of(rows_per_person) for model in models]
-        epsilon = (2 * len(models) - 1) * max(bound for bound, _ in worst) * (1 + 1e-12)
-        delta = (total + sum(passed for _, passed in worst)) * (1 + 1e-12)
-    if not (delta < 1 and epsilon < np.inf):
+        worst = [model.worst_case_either(rows_per_person) for model in models]
+        epsilon = (2 * len(steps) - 1) * max(bound for bound, _ in worst) + sum(widths)
+        delta = total + sum(passed for _, passed in worst)
+    if not (delta * (1 + 1e-12) < 1 and epsilon < np.inf):
         return EpsilonDelta(epsilon=np.inf)
-    return EpsilonDelta(epsilon=epsilon, delta=delta)
+    return EpsilonDelta(epsilon=epsilon * (1 + 1e-12), delta=delta * (1 + 1e-12))
 
 
 def _relation(replaces: bool) -> str:

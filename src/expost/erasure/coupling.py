@@ -18,12 +18,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from expost.erasure.coins import exponentials
-from expost.erasure.laws import UNLIKELY, LawPair, Ratio
+from expost.erasure.laws import LawPair, Ratio, centre_error
 from expost.errors import ReleaseRefused
 from expost.mechanisms.grid import Grid
+from expost.mechanisms.objective import ObjectivePerturbation
+from expost.mechanisms.output import OutputPerturbation
+from expost.mechanisms.ratio_error import UNLIKELY, clamp_probability, ratio_error
 from expost.types import FloatArray
 
 __all__ = ["Coupled", "couple", "total_variation"]
+
+Perturbed = OutputPerturbation | ObjectivePerturbation
 
 # Coins have 64 random bits, and their logarithms one rounding.
 _COINS = 1e-14
@@ -114,23 +119,22 @@ def couple(
     )
 
 
-def total_variation(pair: LawPair, clamped: float) -> float:
+def total_variation(before: Perturbed, after: Perturbed) -> float:
     """Bound the total variation between the law of a coupled model and that of a fresh one.
 
     Parameters
     ----------
-    pair : LawPair
-        P and Q.
-    clamped : float
-        The probability that a release lies on the clamp of its grid.
+    before, after : OutputPerturbation or ObjectivePerturbation
+        The mechanism with the number of rows before and after the change.
 
     Returns
     -------
     float
-        The bound, from public constants; of models that are moved by ``pair.distance`` at most.
+        The bound, from public constants; of models that are moved by ``LawPair.distance`` at most.
     """
-    width = 2 * pair.error_bound
-    return min(2 * (width + 2 * UNLIKELY) + pair.centre_error + clamped + _COINS, 1.0)
+    width = 2 * ratio_error(before, after)
+    total = 2 * (width + 2 * UNLIKELY) + centre_error(before) + clamp_probability(before)
+    return min(total + _COINS, 1.0)
 
 
 def _fresh(pair: LawPair, grid: Grid, rng: np.random.Generator | None) -> FloatArray:

@@ -23,28 +23,27 @@ from typing import Protocol
 
 import numpy as np
 
-from expost._numerics import ROUNDOFF, gamma
+from expost._numerics import ROUNDOFF
 from expost.erasure.coins import exponentials
 from expost.errors import ReleaseRefused
 from expost.glm import Minimiser, Objective
-from expost.losses import Kinked
 from expost.mechanisms.base import TOLERANCE
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.output import OutputPerturbation
 from expost.mechanisms.person_losses import loss_of_rows
+from expost.mechanisms.ratio_error import (
+    UNLIKELY,
+    has_ratio_error,
+    largest_volume,
+    noise_error,
+    ratio_error,
+)
 from expost.mechanisms.tangent import Tangent
 from expost.noise import Gaussian, draw
 from expost.rows import RowBlock
 from expost.types import FloatArray
 
-__all__ = ["LawPair", "ObjectivePair", "OutputPair", "Ratio", "clamp_probability"]
-
-# The probability of a noise longer than the bounds assume.
-UNLIKELY = 1e-12
-# Rows that a block of a table has at most: sums over blocks are compensated.
-_BLOCK_ROWS = 2**15
-# Past this the determinants of the rows bound nothing.
-_LARGEST_VOLUME = 50.0
+__all__ = ["LawPair", "ObjectivePair", "OutputPair", "Ratio", "centre_error"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,16 +206,8 @@ class OutputPair:
 
     @property
     def error_bound(self) -> float:
-        """h for noises up to a length that is exceeded with probability 1e-12."""
-        law = self.before.law
-        longest = law.norm_exceeded_with(UNLIKELY)
-        apart = self.changed * max(self.before.sensitivity, self.after.sensitivity)
-        moved = 2 * TOLERANCE / self.before.regularization
-        reach = math.sqrt(self.before.dimension) * self.before.grid.clamp
-        moved += 8 * ROUNDOFF * reach
-        # The bound is largest near the centre for norm-Laplace noise, far out for Gaussian noise.
-        ends = np.array([0.0, longest + apart])
-        return float(np.max(law.loss_error(ends, apart, 2 * moved, 2 * moved))) * (1 + 1e-9)
+        """h, from public constants (docs/theory/erasure.md, section 5)."""
+        return ratio_error(self.before, self.after)
 
     @property
     def distance(self) -> float:
@@ -225,11 +216,8 @@ class OutputPair:
 
     @property
     def centre_error(self) -> float:
-        """The total variation that centres computed elsewhere may add: three shifts by 2η/Λ.
-
-        That of Q, and twice that of P within a cell.
-        """
-        return 3 * TOLERANCE / self.before.regularization / self.before.resolution
+        """The total variation of centres that are computed elsewhere, and of rounded sums."""
+        return centre_error(self.before)
 
     def point_of(self, theta: FloatArray, rng: np.random.Generator | None = None) -> FloatArray:
         """Return a point of the cell of ``theta`` from P, by rejection from the uniform law."""
@@ -251,11 +239,11 @@ class OutputPair:
         """Return ℓ at a point: that of the noise."""
         law, noise = self.before.law, point - self.base.theta
         norm, apart = float(np.linalg.norm(noise)), float(np.linalg.norm(self.shift))
-        loss = law.loss_from(norm, float(noise @ self.shift), apart)
+        loss = law.loss(noise, self.shift)
         size = float(np.linalg.norm(point)) + float(np.linalg.norm(self.base.theta))
         base = self._base_error + 4 * ROUNDOFF * size
-        error = law.loss_error(norm, apart, base + 4 * ROUNDOFF * size, base)
-        return Ratio(loss=float(loss), error=float(error))
+        error = noise_error(law, norm, apart, base + 4 * ROUNDOFF * size, base)
+        return Ratio(loss=float(loss), error=error)
 
     def draw(self, most: float, rng: np.random.Generator | None = None) -> FloatArray | None:
         """Return A(D′) + b."""
@@ -283,7 +271,7 @@ class ObjectivePair:
     rows: RowBlock
 
     def __post_init__(self) -> None:
-        if isinstance(self.before.loss, Kinked) or not self.before.loss.has_bounded_slope:
+        if not has_ratio_error(self.before):
             raise ReleaseRefused(
                 f"fresh=False: the interval of the ratio of two models is not bounded by public"
                 f" constants for the {self.before.loss.name} loss; redraw with fresh=True."
@@ -307,8 +295,7 @@ class ObjectivePair:
     @cached_property
     def error_bound(self) -> float:
         """h, from public constants (docs/theory/erasure.md, section 5)."""
-        mechanism, _ = self._larger
-        return _error_bound(mechanism, len(self.rows), self.rows.X.shape[1])
+        return ratio_error(self.before, self.after)
 
     @property
     def distance(self) -> float:
@@ -349,14 +336,20 @@ class ObjectivePair:
         size = len(self.rows) * slope
         outputs = mechanism.loss.outputs
         along = np.linalg.norm(self.rows.X @ noise.reshape(outputs, -1).T, axis=1)
-        volume = 0.0 if self.is_removal else _largest_volume(mechanism, len(self.rows), outputs)
+        volume = 0.0 if self.is_removal else largest_volume(mechanism, len(self.rows))
         if isinstance(law, Gaussian):
             return float(slope * along.sum() + size**2 / 2) / law.scale**2 + volume
         return law.rate * size + volume
 
 
-def clamp_probability(mechanism: OutputPerturbation | ObjectivePerturbation) -> float:
-    """Bound the probability that a release lies on the clamp of its grid.
+def centre_error(mechanism: OutputPerturbation | ObjectivePerturbation) -> float:
+    """Bound the total variation by which computed centres and rounded sums may change P and Q.
+
+    Output perturbation: a centre that is computed elsewhere may be 2η/Λ away, which changes Q by at
+    most η/Λ in units of the noise, and P within a cell by twice that. A + b is rounded to float64
+    before it is rounded to the grid; only where that hits the middle between two points of the grid
+    the cell may be another one, for each coordinate with probability ulp(θⱼ)/step at most. It is
+    counted three times too. Objective perturbation has none: that is part of r.
 
     Parameters
     ----------
@@ -366,56 +359,12 @@ def clamp_probability(mechanism: OutputPerturbation | ObjectivePerturbation) -> 
     Returns
     -------
     float
-        The probability, rounded up.
+        The bound.
     """
-    spare = mechanism.grid.clamp * (1 - 1e-9)
-    spare -= mechanism.loss.solution_bound(mechanism.total_regularization)
     if isinstance(mechanism, ObjectivePerturbation):
-        spare *= mechanism.penalty_sum
-    return float(mechanism.law.norm_tails(max(spare, 0.0))[1]) * (1 + 1e-6)
-
-
-def _largest_volume(mechanism: ObjectivePerturbation, rows: int, outputs: int) -> float:
-    """Return the largest volume of so many rows in the unit ball."""
-    rank, curvature = mechanism.loss.determinant
-    curved = curvature / mechanism.penalty_sum * (1 + 1e-9)
-    directions = rank * mechanism.dimension / outputs
-    each = rank * rows * math.log1p(curved)
-    return min(each, directions * math.log1p(rank * rows * curved / directions)) * (1 + 1e-9)
-
-
-def _error_bound(mechanism: ObjectivePerturbation, rows: int, columns: int) -> float:
-    """Bound the error of the loss of ``rows`` rows that leave, at any θ of the grid."""
-    loss, law, penalty = mechanism.loss, mechanism.law, mechanism.penalty_sum
-    n, slope = mechanism.rows, mechanism.slope_bound
-    rank, _ = loss.determinant
-    dimension, steepest = mechanism.dimension, mechanism.steepest
-    size = math.sqrt(dimension) * mechanism.grid.clamp
-    margin = gamma(columns + 2) * size
-    reach = mechanism.reach_of_cell + margin
-    # The derivatives of a loss as they are computed, at predictors of at most this size.
-    evaluated = loss.curvature_bound * margin
-    evaluated += 2 * ROUNDOFF * (2 * loss.outputs + 64 + 4 * size) * (slope + 1)
-    moved = rows * (loss.curvature_bound * reach + evaluated)
-    moved += rows * gamma(rows + dimension + 64) * slope
-    longest = law.norm_exceeded_with(UNLIKELY)
-    base = n * (evaluated + gamma(_BLOCK_ROWS + 4) * slope)
-    base += 8 * ROUNDOFF * (longest + 2 * penalty * size)
-    base += 1.01 * steepest * mechanism.half_cell + n * mechanism.tolerance
-    apart = rows * slope
-    ends = np.array([0.0, longest + base])
-    noise = float(np.max(law.loss_error(ends, apart, 1.1 * moved, base)))
-    # The determinants: a factor of e^(±spread) on the eigenvalues w changes −Σ log(1 − w) ≤ V by at
-    # most spread·(e^V − 1), and a slack on each of m of them by at most slack·m·e^V.
-    spread = 2 * (loss.third_ratio or 0.0) * reach * (1 + 1e-9) + 2 * loss.curvature_rounding
-    spread += 4 * gamma(_BLOCK_ROWS + 2 * loss.outputs + 64) * (1 + n * rank / penalty)
-    spread += 16 * gamma(dimension + 8) * steepest / penalty
-    eigenvalues = min(rows * loss.outputs, dimension)
-    root = 2 * math.sqrt(dimension * steepest / penalty) * gamma(dimension + 8)
-    root += gamma(rows + 3 * dimension + 128) + gamma(32 * eigenvalues)
-    volume = _largest_volume(mechanism, rows, loss.outputs)
-    if not volume < _LARGEST_VOLUME:
-        return math.inf
-    grown = spread * math.expm1(volume) + root * volume * eigenvalues * math.exp(volume)
-    rounding = 32 * eigenvalues * ROUNDOFF * (1 + volume) + 16 * ROUNDOFF * (apart + volume)
-    return (noise + 1.1 * grown + rounding) * (1 + 1e-6)
+        return 0.0
+    penalty = mechanism.regularization
+    longest = mechanism.law.norm_exceeded_with(UNLIKELY) + mechanism.loss.solution_bound(penalty)
+    # Σ ulp(θⱼ) ≤ 2u·√d·∥θ∥.
+    halfway = 2 * ROUNDOFF * math.sqrt(mechanism.dimension) * longest / mechanism.grid.step
+    return 3 * (TOLERANCE / penalty / mechanism.resolution + halfway + UNLIKELY)

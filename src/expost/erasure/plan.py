@@ -10,12 +10,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from expost.erasure.coupling import Coupled, couple, total_variation
-from expost.erasure.laws import LawPair, ObjectivePair, OutputPair, clamp_probability
+from expost.erasure.laws import LawPair, ObjectivePair, OutputPair
 from expost.errors import InvalidInput, ReleaseRefused
 from expost.glm import Objective
 from expost.ledger import Entry
@@ -27,6 +28,9 @@ from expost.rows import RowBlock, Rows, rows_at, without
 from expost.types import FloatArray, IntArray
 
 __all__ = ["ErasurePlan", "data_digest", "request_digest"]
+
+# The largest error of the law, in total variation, that a certificate states.
+_LARGEST_ERROR = 0.01
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -184,7 +188,17 @@ class ErasurePlan:
         -------
         LawPair
             P and Q.
+
+        Raises
+        ------
+        ReleaseRefused
+            If public constants do not bound the error of the law.
         """
+        pair = self._pair(all_rows, numbers)
+        self._check_coupling(pair)
+        return pair
+
+    def _pair(self, all_rows: Objective, numbers: IntArray) -> LawPair:
         present, changed = self.objectives(all_rows, numbers)
         before, after = self.before, self.after
         if isinstance(before, OutputPerturbation) and isinstance(after, OutputPerturbation):
@@ -211,7 +225,35 @@ class ErasurePlan:
         """
         if pair is None:
             return 0.0, 0.0
-        return total_variation(pair, clamp_probability(self.before)), pair.distance
+        models = self._coupled
+        steps = pairwise(models)
+        total = sum(total_variation(one, other) for one, other in steps)
+        return min(total * (1 + 1e-12), 1.0), pair.distance
+
+    @property
+    def _coupled(self) -> list[OutputPerturbation | ObjectivePerturbation]:
+        """The mechanism with the numbers of rows of all models that are coupled, the new one too.
+
+        The law of the model before is itself known to the bounds of the steps that led to it.
+        """
+        rows = (*self.release.coupled_rows, self.rows_after)
+        return [self.before.with_rows(count) for count in rows]
+
+    def _check_coupling(self, pair: LawPair) -> None:
+        """Refuse a coupling whose error public constants do not bound well."""
+        most, *_ = sorted((model.rows for model in self._coupled), reverse=True)
+        if most > max(self.before.first.rows, self.release.mechanism.rows, self.rows_after):
+            raise ReleaseRefused(
+                "fresh=False: the model may have been computed from more rows than it has now, and"
+                " to another precision; redraw with fresh=True."
+            )
+        error, _ = self.errors(pair)
+        if not error <= _LARGEST_ERROR:
+            raise ReleaseRefused(
+                f"fresh=False: public constants bound the error of the law by {error:.3g} only,"
+                f" where {_LARGEST_ERROR:g} is allowed; redraw with fresh=True, or change fewer"
+                " rows at once."
+            )
 
     def drawn(
         self,

@@ -289,6 +289,21 @@ class Perturbation(ABC):
     def worst_case_of(self, rows: int) -> tuple[float, float]:
         """Return (b, p): the exposure of ``rows`` rows together passes b with probability ≤ p."""
 
+    def worst_case_either(self, rows: int) -> tuple[float, float]:
+        """Return (b, p) of :meth:`worst_case_of`, θ drawn with the rows or without them.
+
+        Parameters
+        ----------
+        rows : int
+            The number of rows that one data set lacks.
+
+        Returns
+        -------
+        tuple[float, float]
+            b, and the probability with which it is passed.
+        """
+        return self.worst_case_of(rows)
+
     def advantage_of(self, rows: int) -> float:
         """Bound the total variation between the laws of θ where ``rows`` rows leave or enter.
 
