@@ -117,7 +117,7 @@ def test_requests_that_depend_on_the_model_break_the_law():
         assert share < 2 * np.mean(fresh[:, 0] < level) + THRESHOLD * np.sqrt(0.5 / len(after))
 
 
-def test_pair_gives_the_erased_person_an_advantage_of_T():
+def test_pair_gives_the_erased_person_an_advantage_of_total_variation():
     """Somebody who has both models: "in, then erased" against "never in"."""
     size = 6000
     setting = Case(kind="output", noise="gaussian", separation=1.0).setting()
