@@ -23,6 +23,7 @@ from expost.ledger import Entry
 from expost.mechanisms.encoded import model_mechanism
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.output import OutputPerturbation
+from expost.mechanisms.ratio_error import clamp_probability, ratio_error
 from expost.release import Release, Revision
 from expost.rows import RowBlock, Rows, rows_at, without
 from expost.types import FloatArray, IntArray
@@ -124,16 +125,27 @@ class ErasurePlan:
     @property
     def mean_keeping(self) -> float:
         """A lower bound on the probability with which the model before is kept, over releases."""
-        return 0.0 if self.is_fresh else max(1 - self.advantage * (1 + 1e-12), 0.0)
+        if self.is_fresh:
+            return 0.0
+        passed = self.advantage + self._width + clamp_probability(self.before)
+        return max(1 - passed * (1 + 1e-12), 0.0)
 
     @property
     def least_keeping(self) -> float:
-        """A lower bound on it for every release; 0 where losses are not bounded."""
+        """A lower bound on it for every release that is not on the clamp of the grid.
+
+        0 where losses are not bounded.
+        """
         if self.is_fresh or self.before.noise != "laplace":
             return 0.0
         larger = self.after if self.is_insertion else self.before
         worst, _ = larger.worst_case_of(self.changed)
-        return math.exp(-worst) * (1 - 1e-12)
+        return math.exp(-worst - self._width) * (1 - 1e-12)
+
+    @property
+    def _width(self) -> float:
+        """A bound on the width of the intervals of ℓ."""
+        return 2 * ratio_error(self.before, self.after)
 
     def objectives(self, all_rows: Objective, numbers: IntArray) -> tuple[Objective, Objective]:
         """Return J over the present rows and over those after the change.
