@@ -52,6 +52,10 @@ class Calibrated:
     rows: int
     epsilon: float
 
+    def __post_init__(self) -> None:
+        _checks.integer("calibrated.rows", self.rows, least=2)
+        _checks.positive("calibrated.epsilon", self.epsilon, finite=False)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Perturbation(ABC):
@@ -118,6 +122,8 @@ class Perturbation(ABC):
 
     def _check_calibrated(self) -> None:
         """Refuse an ε that does not follow from the first release and the number of rows."""
+        if not isinstance(self.calibrated, Calibrated):
+            raise InvalidInput("calibrated: must hold the rows and epsilon of the first release.")
         epsilon = self.first.epsilon_with(self.rows)
         if not abs(self.epsilon - epsilon) <= _ROUNDED * epsilon:
             raise InvalidInput(
