@@ -14,6 +14,7 @@ from erasure.pairs import (
     ALARM,
     FAULTS,
     Case,
+    Setting,
     alarms,
     compared,
     direction,
@@ -22,7 +23,9 @@ from erasure.pairs import (
     rejected,
 )
 from evidence import record
+from expost.erasure import coupling
 from expost.risk import NormLaplaceNoise
+from expost.rows import HeldRows, rows_at, without
 
 PAIRS = 1500
 CASES = [
@@ -193,3 +196,25 @@ def test_law_full_count():
             "faults": faults,
         },
     )
+
+
+def test_a_redraw_ends_where_nothing_is_accepted(monkeypatch):
+    """A row that changes nothing: with a coin inside the interval no draw is ever accepted."""
+    monkeypatch.setattr(coupling, "_MOST_TRIES", 50)
+    case = Case(kind="objective", noise="gaussian", separation=1.0)
+    rows = case.data()
+    rows.X[0] = 0.0
+    whole = HeldRows(X=rows.X, y=rows.y)
+    before = case.calibrated()
+    after = before.with_rows(whole.count - 1)
+    sides = [
+        (mechanism, case.objective(mechanism, part))
+        for mechanism, part in ((before, whole), (after, without(whole, np.array([0]))))
+    ]
+    setting = Setting.between(*sides, rows_at(whole, np.array([0])))
+    rng = np.random.default_rng(0)
+    (theta,) = setting.released(1, rng)
+    assert abs(setting.pair.ratio(theta).loss) <= setting.pair.ratio(theta).error
+    coupled = coupling.couple(setting.pair, theta, setting.grid, coin=0.0, rng=rng)
+    assert (coupled.is_kept, coupled.tries) == (False, 50)
+    assert setting.grid.holds(coupled.theta)

@@ -327,13 +327,13 @@ class ObjectivePair:
     def _largest_gain(self, noise: FloatArray) -> float:
         """Return a bound on −ℓ of the model that ``noise`` leads to.
 
-        Rows that leave: the volume only lowers −ℓ, and with G = Σ∇ℓ over them, ∥G∥ ≤ kL and
+        Rows that leave: the volume only lowers −ℓ, and with G = Σ∇ℓ over them, ∥G∥ ≤ LΣ∥x∥ and
         ∣b·G∣ ≤ Σ L∣b·x∣, the noise gives at most (∣b·G∣ + ∥G∥²/2)/σ² or β∥G∥. Rows that enter add
         their volume.
         """
         mechanism, _ = self._larger
         law, slope = mechanism.law, mechanism.slope_bound * (1 + 1e-9)
-        size = len(self.rows) * slope
+        size = slope * float(self.rows.norms.sum())
         outputs = mechanism.loss.outputs
         along = np.linalg.norm(self.rows.X @ noise.reshape(outputs, -1).T, axis=1)
         volume = 0.0 if self.is_removal else largest_volume(mechanism, len(self.rows))

@@ -166,8 +166,8 @@ class ErasurePlan:
         both = (fewer, all_rows) if self.is_insertion else (all_rows, fewer)
         pairs = zip(both, (self.before, self.after), strict=True)
         present, changed = (
-            replace(one, penalty=np.full(one.dimension, mechanism.total_regularization))
-            for one, mechanism in pairs
+            replace(part, penalty=np.full(part.dimension, mechanism.total_regularization))
+            for part, mechanism in pairs
         )
         return present, changed
 
@@ -239,7 +239,7 @@ class ErasurePlan:
             return 0.0, 0.0
         models = self._coupled
         steps = pairwise(models)
-        total = sum(total_variation(one, other) for one, other in steps)
+        total = sum(total_variation(before, after) for before, after in steps)
         return min(total * (1 + 1e-12), 1.0), pair.distance
 
     @property
