@@ -18,6 +18,7 @@ from expost.losses import Logistic
 from expost.mechanisms.output import OutputPerturbation
 from expost.mechanisms.ratio_error import ratio_error
 from expost.release import coupling_charge
+from expost.risk.composition import Composition
 from naive import gaussian_delta
 
 GRID = np.linspace(-9.0, 9.0, 721)
@@ -108,6 +109,18 @@ def test_pair_is_within_the_charge(mu):
             largest = max(largest, exact / allowed)
     # The redraw alone is T of the δ₁(0) + T ≈ 2T that are charged.
     assert largest > 0.4
+
+
+def test_ledger_composes_the_charge():
+    """What is listed for the first model and the erasure composes to the curve of the proof."""
+    mu = 0.237
+    mechanism = mechanism_with(mu)
+    charge = coupling_charge(mechanism, (mechanism.rows, mechanism.rows - 1))
+    composed = Composition(parts=(mechanism.guarantee(), charge))
+    for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0):
+        alone = gaussian_delta(epsilon, mu)
+        allowed = alone + charge.guaranteed_delta * (1 - alone)
+        assert allowed * (1 - 1e-9) <= composed.delta(epsilon) <= allowed * (1 + 1e-6)
 
 
 def test_pair_is_not_free():
