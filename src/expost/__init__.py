@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from expost.auditing.audit import audit
     from expost.auditing.result import Audit
     from expost.epsilon.choice import EpsilonChoice
+    from expost.erasure.certificate import Erasure
+    from expost.erasure.forget import forget
     from expost.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
     from expost.ledger import Ledger
     from expost.neighbouring.neighbours import neighbours
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 _CONTENTS = {
     "Audit": "auditing.result",
     "EpsilonChoice": "epsilon.choice",
+    "Erasure": "erasure.certificate",
     "Identifiability": "risk.statement",
     "Ledger": "ledger",
     "PrivateLinearSVC": "estimators",
@@ -42,6 +45,7 @@ _CONTENTS = {
     "Release": "release",
     "audit": "auditing.audit",
     "choose_epsilon": "verbs",
+    "forget": "erasure.forget",
     "identifiability": "profiles.identifiability",
     "neighbours": "neighbouring.neighbours",
     "profile": "verbs",
@@ -53,6 +57,7 @@ _MODULES = (
     "data",
     "engine",
     "epsilon",
+    "erasure",
     "errors",
     "glm",
     "losses",
@@ -71,6 +76,7 @@ _MODULES = (
 __all__ = [
     "Audit",
     "EpsilonChoice",
+    "Erasure",
     "Identifiability",
     "Ledger",
     "PrivateLinearSVC",
@@ -83,6 +89,7 @@ __all__ = [
     "audit",
     "choose_epsilon",
     "errors",
+    "forget",
     "identifiability",
     "neighbours",
     "profile",

@@ -44,7 +44,7 @@ __all__ = ["NAME", "Entry", "Ledger", "Listable", "ListedRelease", "Listing", "a
 __all__ += ["entries_of", "ledger_notice", "ledger_path", "list_release", "now"]
 
 NAME = Audience.CURATOR_ONLY.file_name("ledger", "json")
-KINDS = ("encoding", "model", "report")
+KINDS = ("encoding", "erasure", "model", "report")
 # The documents that release something, by their format. They lie above the ledger and are imported
 # when a file of theirs is read.
 DOCUMENTS = {
@@ -62,12 +62,13 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A release: a model, or the gradient and Hessian that a published report added to one.
+    """A release: a model, what a published report added to one, or a model after an erasure.
 
     Attributes
     ----------
     release : str
-        The checksum of its file.
+        The checksum of its file; of an erasure the keyed hash of its request, because it is listed
+        before its model exists.
     made : str
         When it was listed, in UTC.
     name : str
@@ -124,7 +125,8 @@ class Entry:
             name = getattr(self, field)
             if not isinstance(name, str) or not _NAME.fullmatch(name):
                 raise InvalidInput(f"{field}={name!r}: must be a name of at most 40 letters.")
-        _checks.positive("epsilon", self.epsilon, finite=False)
+        if self.kind != "erasure" or self.epsilon != 0:
+            _checks.positive("epsilon", self.epsilon, finite=False)
         if self.delta != 0:
             _checks.probability("delta", self.delta)
         _checks.rows_per_person(self.rows_per_person)
@@ -144,9 +146,10 @@ class Entry:
             persons = for_persons(self.rows_per_person)
             return f"encoding: histograms, gaussian{persons}{self._relation}"
         noise = self.noise if np.isfinite(self.epsilon) else "no noise"
-        return (
-            f"model: {self.mechanism}, {noise}{for_persons(self.rows_per_person)}{self._relation}"
-        )
+        if self.kind == "erasure":
+            noise = self.noise
+        persons = for_persons(self.rows_per_person)
+        return f"{self.kind}: {self.mechanism}, {noise}{persons}{self._relation}"
 
     @property
     def _relation(self) -> str:

@@ -4,9 +4,12 @@ It holds nothing else of the data, so it is public, unless a bound was read from
 needs review, and names that bound.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,6 +29,8 @@ from expost.ledger import Entry
 from expost.losses import LOSSES, Loss, Softmax
 from expost.mechanisms import MECHANISMS, Mechanism
 from expost.mechanisms.encoded import model_mechanism, with_histograms
+from expost.mechanisms.perturbation import Perturbation
+from expost.mechanisms.ratio_error import UNLIKELY, clamp_probability, ratio_error
 from expost.mechanisms.statement import relation_text
 from expost.numbers import for_persons, upper_text
 from expost.results import Displayed
@@ -33,7 +38,42 @@ from expost.risk import EpsilonDelta
 from expost.rows import HeldRows
 from expost.types import Audience, FloatArray, Neighbouring
 
-__all__ = ["Release", "public_scalars"]
+__all__ = ["Release", "Revision", "coupling_charge", "public_scalars"]
+
+# How a model was made after rows left or entered.
+METHODS = ("fresh", "coupled")
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Revision:
+    """One change of the rows of a released model, with all other constants kept.
+
+    Attributes
+    ----------
+    model : str
+        The checksum of the model before.
+    rows : int
+        Its number of rows.
+    method : str
+        "fresh": drawn independently of the model before; "coupled": kept, or else redrawn
+        (:mod:`expost.erasure.coupling`).
+    request : str
+        The keyed hash of the request, by which a ledger lists it.
+    """
+
+    model: str
+    rows: int
+    method: str
+    request: str
+
+    def __post_init__(self) -> None:
+        _checks.one_of("history.method", self.method, METHODS)
+        _checks.integer("history.rows", self.rows, least=2)
+        for name in ("model", "request"):
+            digits = getattr(self, name)
+            if not isinstance(digits, str) or not _DIGEST.fullmatch(digits):
+                raise InvalidInput(f"history.{name}: must be 64 hexadecimal digits.")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,6 +101,8 @@ class Release(Sealed, Displayed):
         The constants that were read from the data, those of the encoding among them: not private.
     seeded : bool
         Whether the noise came from a seed instead of the operating system.
+    history : tuple[Revision, ...]
+        The changes of its rows since the first release, the last one last.
     """
 
     theta: FloatArray
@@ -72,6 +114,7 @@ class Release(Sealed, Displayed):
     label_scale: LabelScale | None = None
     read_from_data: tuple[str, ...] = ()
     seeded: bool = False
+    history: tuple[Revision, ...] = ()
 
     FORMAT = "expost-model/1"
     NOUN = "a released model"
@@ -92,6 +135,9 @@ class Release(Sealed, Displayed):
             raise InvalidInput(
                 "label_scale: its bound is not that of the loss; the file was edited."
             )
+        calibrated = getattr(model_mechanism(mechanism), "calibrated", None)
+        if calibrated is not None and not self.history:
+            raise InvalidInput("history: the number of rows has changed; the file was edited.")
         mechanism.check_classes()
         many = mechanism.loss.classes if isinstance(mechanism.loss, Softmax) else 2
         if self.classes is not None and not (
@@ -333,6 +379,7 @@ class Release(Sealed, Displayed):
             "encoding": self.encoding,
             "read_from_data": list(self.read_from_data),
             "seeded": self.seeded,
+            **({"history": [to_fields(step) for step in self.history]} if self.history else {}),
         }
 
     @property
@@ -414,6 +461,7 @@ class Release(Sealed, Displayed):
             encoding=encoding,
             read_from_data=tuple(str(name) for name in value["read_from_data"]),
             seeded=bool(value["seeded"]),
+            history=tuple(from_fields(Revision, step) for step in value.get("history", ())),
         )
 
     def scalars(self) -> dict[str, Any]:
@@ -469,6 +517,8 @@ class Release(Sealed, Displayed):
             read_from_data=len(self.read_from_data),
             relation=_relation(mechanism.covers(Neighbouring.REPLACE)),
         )
+        if self.history:
+            entry = self._changed(entry)
         encoding = self.table_encoding
         histograms = None if encoding is None else encoding.histograms
         if histograms is None:
@@ -492,6 +542,84 @@ class Release(Sealed, Displayed):
             relation=_relation(histograms.replaces),
         )
         return first, entry
+
+    def _changed(self, entry: Entry) -> Entry:
+        """Return the line of a model whose rows have changed: listed by its request."""
+        last = self.history[-1]
+        entry = replace(entry, kind="erasure", release=last.request)
+        if last.method == "fresh":
+            return entry
+        mechanism = model_mechanism(self.mechanism)
+        assert isinstance(mechanism, Perturbation)
+        charge = coupling_charge(
+            mechanism, self.coupled_rows, rows_per_person=mechanism.rows_per_person
+        )
+        return replace(
+            entry,
+            epsilon=charge.guaranteed_epsilon,
+            delta=charge.guaranteed_delta,
+            guarantee=charge,
+        )
+
+    @property
+    def coupled_rows(self) -> tuple[int, ...]:
+        """The numbers of rows of this model and of those before it that it is coupled with."""
+        rows = [self.mechanism.rows]
+        for step in reversed(self.history):
+            if step.method != "coupled":
+                break
+            rows.insert(0, step.rows)
+        return tuple(rows)
+
+
+def coupling_charge(
+    mechanism: Perturbation, rows: Sequence[int], *, rows_per_person: int = 1
+) -> EpsilonDelta:
+    """Return what coupled models reveal beyond the first of them, about everybody who stays.
+
+    Formal guarantees (docs/theory/erasure.md, section 4)
+    -----------------------------------------------------
+    T bounds the probability of a redraw: the total variation between the laws before and after, the
+    width w of the intervals of their ratio, and the clamp of the grid.
+    Two models: with δ₀ and δ₁ the curves of the two laws, the pair has the curve
+    δ₀(ε) + δ₁(ε) + T + 2(e^w − 1), which is at most that of the first model composed with
+    (0, (δ₁(0) + T + 2(e^w − 1))/(1 − δ₀(0))).
+    m > 1 changes: if the exposure of a person passes b with probability at most p in each model,
+    all of them together are ((2m − 1)b + Σw, ΣT + (m + 1)p): listed whole, the first model
+    included.
+
+    Parameters
+    ----------
+    mechanism : Perturbation
+        The mechanism of the last model.
+    rows : Sequence[int]
+        The numbers of rows of the models, the last one last: two or more.
+    rows_per_person : int, default=1
+        The number of rows that a person has at most.
+
+    Returns
+    -------
+    EpsilonDelta
+        The charge; ε = ∞ where nothing is guaranteed.
+    """
+    models = [mechanism.with_rows(count) for count in rows]
+    steps = list(pairwise(models))
+    widths = [2 * ratio_error(before, after) for before, after in steps]
+    apart = [before.advantage_of(abs(after.rows - before.rows)) for before, after in steps]
+    clamped = [clamp_probability(before) + 2 * UNLIKELY for before, _ in steps]
+    total = sum(apart) + sum(widths) + sum(clamped)
+    if len(steps) == 1:
+        first, last = (model.advantage_of(rows_per_person) for model in models)
+        extra = 2 * math.expm1(widths[0]) if widths[0] < 1 else math.inf
+        delta = (last + total + extra) / (1 - first) if first < 1 else 1.0
+        epsilon = 0.0
+    else:
+        worst = [model.worst_case_either(rows_per_person) for model in models]
+        epsilon = (2 * len(steps) - 1) * max(bound for bound, _ in worst) + sum(widths)
+        delta = total + sum(passed for _, passed in worst)
+    if not (delta * (1 + 1e-12) < 1 and epsilon < np.inf):
+        return EpsilonDelta(epsilon=np.inf)
+    return EpsilonDelta(epsilon=epsilon * (1 + 1e-12), delta=delta * (1 + 1e-12))
 
 
 def _relation(replaces: bool) -> str:

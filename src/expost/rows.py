@@ -38,6 +38,7 @@ __all__ = [
     "BlockSummary",
     "HeldRows",
     "PartTask",
+    "RemainingRows",
     "RowBlock",
     "RowStream",
     "RowSummary",
@@ -45,6 +46,8 @@ __all__ = [
     "TableRows",
     "block_rows",
     "held",
+    "rows_at",
+    "without",
 ]
 
 T = TypeVar("T")
@@ -235,6 +238,131 @@ def held(rows: Rows, caller: str) -> HeldRows:
             f"{caller} needs all rows in memory: pass arrays, or give the table more memory."
         )
     return rows
+
+
+# -- rows without some of them -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RemainingRows:
+    """The rows of a table without some of them, in their order.
+
+    Parameters
+    ----------
+    rows : Rows
+        All rows.
+    removed : IntArray
+        The numbers of those that are left out, ascending and different.
+    """
+
+    rows: Rows
+    removed: IntArray
+
+    is_held: ClassVar[bool] = False
+    counted: ClassVar[None] = None
+
+    @property
+    def count(self) -> int:
+        """The number of the remaining rows."""
+        return self.rows.count - len(self.removed)
+
+    @property
+    def columns(self) -> int:
+        """The number d of columns."""
+        return self.rows.columns
+
+    @property
+    def longest(self) -> float:
+        """A bound on the row norms: the largest one of all rows."""
+        return self.rows.longest
+
+    @property
+    def common_norm(self) -> float:
+        """The 31/32 quantile of the row norms, approximately: that of all rows."""
+        return self.rows.common_norm
+
+    @property
+    def label_size(self) -> float:
+        """A bound on ∣y∣: the largest one of all rows."""
+        return self.rows.label_size
+
+    def map(self, task: Callable[[RowBlock], T]) -> Iterator[T]:
+        """Yield the result of ``task`` for the remaining rows of every block, in their order."""
+        return self.rows.map(_Chosen(task=task, numbers=self.removed, keep=False))
+
+    def on_first(self, task: Callable[[RowBlock], T], count: int) -> T:
+        """Return the result of ``task`` for about the first ``count`` rows as one block."""
+        chosen: Callable[[RowBlock], T] = _Chosen(task=task, numbers=self.removed, keep=False)
+        return self.rows.on_first(chosen, count + len(self.removed))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Chosen:
+    """A task on the rows of a block that are listed (``keep``), or on the others."""
+
+    task: Callable[[RowBlock], Any]
+    numbers: IntArray
+    keep: bool
+
+    def __call__(self, block: RowBlock) -> Any:
+        """Run the task."""
+        first, last = np.searchsorted(self.numbers, (block.start, block.start + len(block)))
+        listed = np.zeros(len(block), dtype=bool)
+        listed[self.numbers[first:last] - block.start] = True
+        if not self.keep and first == last:
+            return self.task(block)
+        return self.task(block.take(listed if self.keep else ~listed))
+
+
+def without(rows: Rows, removed: IntArray) -> Rows:
+    """Return the rows without those of these numbers.
+
+    Parameters
+    ----------
+    rows : Rows
+        All rows.
+    removed : IntArray
+        Row numbers from 0, ascending and different.
+
+    Returns
+    -------
+    Rows
+        Arrays where the rows are arrays; else they are left out in every pass.
+    """
+    if isinstance(rows, HeldRows):
+        kept = np.ones(rows.count, dtype=bool)
+        kept[removed] = False
+        return rows.take(kept)
+    return RemainingRows(rows=rows, removed=removed)
+
+
+def rows_at(rows: Rows, numbers: IntArray) -> RowBlock:
+    """Return the rows of these numbers, by one pass.
+
+    Parameters
+    ----------
+    rows : Rows
+        All rows.
+    numbers : IntArray
+        Row numbers from 0, ascending and different.
+
+    Returns
+    -------
+    RowBlock
+        The rows in their order, in memory.
+    """
+    if isinstance(rows, HeldRows):
+        return RowBlock(X=rows.X[numbers], y=rows.y[numbers], norms=rows.norms[numbers])
+    parts = list(rows.map(_Chosen(task=_same, numbers=numbers, keep=True)))
+    return RowBlock(
+        X=np.concatenate([part.X for part in parts]),
+        y=np.concatenate([part.y for part in parts]),
+        norms=np.concatenate([part.norms for part in parts]),
+    )
+
+
+def _same(block: RowBlock) -> RowBlock:
+    return block
 
 
 # -- rows that are read --------------------------------------------------------------------------

@@ -137,6 +137,8 @@ class MinimiserPerturbation(Perturbation):
     @cached_property
     def grid(self) -> Grid:
         """The grid of the release, a function of public constants alone."""
+        if self.calibrated is not None:
+            return self.first.grid
         reach = self.loss.solution_bound(self.regularization)
         reach += self.law.norm_exceeded_with(_CLAMPED)
         return Grid.for_noise(reach=reach, resolution=self.resolution, dimension=self.dimension)

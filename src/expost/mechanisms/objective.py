@@ -198,6 +198,8 @@ class ObjectivePerturbation(Perturbation):
     @cached_property
     def _budget(self) -> tuple[float, float]:
         """(λ, what of ε/k is left for the noise)."""
+        if self.calibrated is not None:
+            return self.first._budget
         requested = self.rows * self.regularization
         if not self.is_private:
             return requested, math.inf
@@ -233,7 +235,7 @@ class ObjectivePerturbation(Perturbation):
     @property
     def is_raised(self) -> bool:
         """Whether ε needed more regularization than was requested."""
-        return self.penalty_sum > self.rows * self.regularization
+        return self.penalty_sum > self.first.rows * self.regularization
 
     @property
     def slope_bound(self) -> float:
@@ -245,6 +247,8 @@ class ObjectivePerturbation(Perturbation):
         """The law of b."""
         if not self.is_private:
             raise InvalidInput("epsilon=inf: a release without noise has no noise law.")
+        if self.calibrated is not None:
+            return self.first.law
         left, bound, vertices = self._budget[1], self.slope_bound, self.loss.vertices
         k, penalty = self.rows_per_person, self.penalty_sum
         coupled = self.calibration == "tight" and isinstance(self.loss, Logistic)
@@ -279,6 +283,8 @@ class ObjectivePerturbation(Perturbation):
     @cached_property
     def grid(self) -> Grid:
         """The grid of the release: θ moves by at least resolution/∥H∥ where b moves by its own."""
+        if self.calibrated is not None:
+            return self.first.grid
         noise = self.law.norm_exceeded_with(_CLAMPED)
         reach = self.loss.solution_bound(self.total_regularization) + noise / self.penalty_sum
         return Grid.for_noise(
@@ -335,6 +341,14 @@ class ObjectivePerturbation(Perturbation):
         known = self.delta if epsilon >= self.epsilon else 1.0
         return min(known, max(self._delta_of(epsilon, self.rows_per_person), math.ulp(0.0)))
 
+    def advantage_of(self, rows: int) -> float:
+        """Bound the total variation: δ(0) of rows that are added, which spend nothing on c₁."""
+        known = super().advantage_of(rows)
+        if self.noise == "laplace" or not self._has_guarantee:
+            return known
+        reach = self.slope_bound / self.resolution
+        return min(known, self.loss.vertices * person_delta(0.0, reach, rows))
+
     def worst_case_of(self, rows: int) -> tuple[float, float]:
         """Return (b, p): removing ``rows`` rows has an exposure that passes b with probability ≤ p.
 
@@ -369,6 +383,26 @@ class ObjectivePerturbation(Perturbation):
         if isinstance(self.loss, Logistic):
             above = logistic_passed(each, a, self.penalty_sum, rows=rows)
         return bound, min(rows * vertices * (above + float(ndtr(-each / a))) * (1 + 1e-14), 1.0)
+
+    def worst_case_either(self, rows: int) -> tuple[float, float]:
+        """Return (b, p) of :meth:`worst_case_of` for rows that are removed or added.
+
+        Formal guarantees
+        -----------------
+        Gaussian, m rows that are added: upwards a term passes b/m with probability at most
+        Φ(−(b/m − c₁)/A), downwards Φ(mA/2 − b/(mA)); each counts m·v times.
+        """
+        bound, passed = self.worst_case_of(rows)
+        if self.noise == "laplace" or not bound < math.inf:
+            return bound, passed
+        if rows == 1:
+            return bound, max(passed, self._passed(bound, Neighbouring.ADD))
+        a, each = self.slope_bound / self.resolution, bound / rows
+        rank, curvature = self.loss.determinant
+        spent = rank * math.log1p(curvature / self.penalty_sum)
+        tails = float(ndtr(rows * a / 2 - each / a)) + float(ndtr((spent - each) / a))
+        added = rows * self.loss.vertices * tails * (1 + 1e-14)
+        return bound, min(max(passed, added), 1.0)
 
     def covers(self, relation: Neighbouring) -> bool:
         """Return whether the guarantee holds: Gaussian noise is not calibrated to an exchange."""
@@ -608,7 +642,12 @@ class ObjectivePerturbation(Perturbation):
         largest = self.law.norm_exceeded_with(_CLAMPED) / self.rows
         steep = self.total_regularization + self.loss.curvature_bound
         reached = steep * self.grid.clamp + largest + self.slope_bound
-        return max(TOLERANCE, 64 * math.sqrt(self.dimension) * ROUNDOFF * reached)
+        tolerance = max(TOLERANCE, 64 * math.sqrt(self.dimension) * ROUNDOFF * reached)
+        if self.calibrated is None:
+            return tolerance
+        # The same in the summed form, so that a model that was kept is as precise as any other.
+        first = self.first
+        return max(tolerance, first.tolerance * first.rows / self.rows)
 
     @property
     def half_cell(self) -> float:

@@ -40,7 +40,7 @@ from expost import _checks
 from expost._numerics import ROUNDOFF
 from expost.accounting import gaussian_epsilon, gaussian_epsilon_below, gaussian_scale
 from expost.errors import InvalidInput
-from expost.mechanisms.base import ClosedForm, Mechanism, register
+from expost.mechanisms.base import TOLERANCE, ClosedForm, Mechanism, register
 from expost.mechanisms.minimiser import MinimiserPerturbation
 from expost.mechanisms.perturbation import share_of
 from expost.mechanisms.row_losses import RowLosses
@@ -58,6 +58,8 @@ __all__ = ["GradientNoise", "OutputPerturbation"]
 
 # Past this ε float64 does not resolve the δ of Gaussian noise.
 _LARGEST_GAUSSIAN = 1e12
+# The least ε that a mechanism takes.
+_LEAST_EPSILON = 1e-50
 # What a few roundings can take from a bound.
 _UP = 1 + 16 * ROUNDOFF
 
@@ -74,12 +76,29 @@ class OutputPerturbation(MinimiserPerturbation):
         """The noise."""
         if not self.is_private:
             raise InvalidInput("epsilon=inf: a release without noise has no noise law.")
+        if self.calibrated is not None:
+            return self.first.law
         if self.noise == "laplace":
             rate = self.epsilon / self.calibrated_sensitivity
             return NormLaplace(rate=rate, dimension=self.dimension)
         assert self.delta is not None
         scale = gaussian_scale(self.epsilon, self.delta, self.calibrated_sensitivity)
         return Gaussian(scale=scale, dimension=self.dimension)
+
+    def epsilon_with(self, rows: int) -> float:
+        """Return the ε of ``rows`` rows with the noise of this release, which a row moves by Δ.
+
+        Norm-Laplace: ε·Δ(rows)/Δ(n). Gaussian: the least ε of μ = kΔ(rows)/σ at δ. Rounded up.
+        """
+        if not self.is_private or rows == self.rows:
+            return self.epsilon
+        lipschitz = self.loss.lipschitz(self.regularization)
+        moved = 2 * (lipschitz / rows + TOLERANCE) / self.regularization
+        if self.noise == "laplace":
+            return self.epsilon * (moved / self.sensitivity) * _UP
+        assert self.delta is not None
+        mu = self.rows_per_person * moved / self.resolution * _UP
+        return max(gaussian_epsilon(mu, self.delta) * _UP, _LEAST_EPSILON)
 
     @property
     def closed_form(self) -> ClosedForm:

@@ -19,23 +19,26 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from expost._numerics import gamma, row_norms
+from expost._numerics import ROUNDOFF, gamma, row_norms
 from expost.losses import Derivatives, ScalarDerivatives
 from expost.mechanisms.leverage import log_volume
 from expost.mechanisms.row_losses import RowLosses
 from expost.mechanisms.tangent import Tangent
 from expost.neighbouring.change import chunks, persons_at_once, terms
 from expost.neighbouring.persons import Persons
+from expost.rows import RowBlock
 from expost.types import FloatArray, IntArray
 
-__all__ = ["person_losses"]
+__all__ = ["loss_of_rows", "person_losses"]
 
 
 def person_losses(tangent: Tangent, persons: Persons) -> RowLosses:
     """Return log p(θ ∣ D) − log p(θ ∣ D without a person's rows), with its interval."""
     if persons.are_rows:
         return tangent.row_losses()
-    mechanism, at_theta = tangent.mechanism, _PersonRows.of(tangent)
+    held = tangent.problem.held
+    block = RowBlock(X=held.X, y=held.y, norms=held.norms)
+    mechanism, at_theta = tangent.mechanism, _PersonRows.of(tangent, block)
     loss, error, distance, limit = np.empty((4, len(persons)))
     for chosen, rows in persons.by_size():
         size = int(rows.shape[1])
@@ -48,12 +51,35 @@ def person_losses(tangent: Tangent, persons: Persons) -> RowLosses:
     return tangent.collected((loss, error, distance), rows=persons.largest, limit=limit)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _PersonRows:
-    """Every row at θ, each (n,), and what sums over a person's rows are made of.
+def loss_of_rows(tangent: Tangent, block: RowBlock) -> tuple[float, float]:
+    """Return log p(θ ∣ D) − log p(θ ∣ D without the rows of a block), and a bound on its error.
 
     Parameters
     ----------
+    tangent : Tangent
+        J over all rows D at θ.
+    block : RowBlock
+        Rows of D, which leave together.
+
+    Returns
+    -------
+    tuple[float, float]
+        The loss in nats, and the half-width of its interval; infinite where nothing is proved.
+    """
+    at_theta = _PersonRows.of(tangent, block)
+    loss, error, _ = at_theta.losses(np.arange(len(block))[None])
+    half = float(error[0]) + 8 * ROUNDOFF * abs(float(loss[0]))
+    return float(loss[0]), half if half < np.inf else np.inf
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _PersonRows:
+    """Rows at θ, each (n,), and what sums over a person's rows are made of.
+
+    Parameters
+    ----------
+    block : RowBlock
+        The rows.
     gradient_error : FloatArray
         How far ∇ℓ may be off: at the exact minimiser, and by rounding.
     uncertain : NDArray[np.bool_]
@@ -61,17 +87,18 @@ class _PersonRows:
     """
 
     tangent: Tangent
+    block: RowBlock
     derivatives: Derivatives
     gradient_error: FloatArray
     uncertain: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, tangent: Tangent) -> "_PersonRows":
-        """Evaluate every row."""
-        held = tangent.problem.held
-        whole = tangent.changed(1, held.X, held.y)
+    def of(cls, tangent: Tangent, block: RowBlock) -> "_PersonRows":
+        """Evaluate every row of ``block``."""
+        whole = tangent.changed(1, block.X, block.y)
         return cls(
             tangent=tangent,
+            block=block,
             derivatives=whole.derivatives,
             gradient_error=whole.gradient_error,
             uncertain=whole.uncertain,
@@ -87,7 +114,7 @@ class _PersonRows:
         tangent, law = self.tangent, self.tangent.mechanism.law
         shift, grams = self._sums(rows)
         distance, norm = row_norms(shift), float(np.linalg.norm(tangent.gradient))
-        size = (self.derivatives.length * tangent.problem.held.norms)[rows]
+        size = (self.derivatives.length * self.block.norms)[rows]
         rounding = gamma(terms(rows, self.width(1)))
         moved = 1.01 * np.sum(self.gradient_error[rows] + rounding * size, axis=1)
         loss = law.loss_from(norm, shift @ tangent.gradient, distance)
@@ -105,7 +132,7 @@ class _PersonRows:
         grams: list[FloatArray] = []
         at_knots = bool(np.any(self.uncertain[rows]))
         for part in [rows] if few else chunks(rows, self.width(1)):
-            X = problem.held.X[part]
+            X = self.block.X[part]
             slope = self.derivatives.slope[part]
             shift += np.einsum("pk...,pkd->p...d", slope, X).reshape(len(rows), dimension)
             flat = part.ravel()
@@ -137,7 +164,7 @@ class _PersonRows:
         ]
 
     def _volume(self, rows: IntArray, grams: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
-        tangent, norms = self.tangent, self.tangent.problem.held.norms[rows]
+        tangent, norms = self.tangent, self.block.norms[rows]
         rank, curvature = tangent.constants.loss.determinant
         curved = curvature * norms**2 / tangent.mechanism.penalty_sum
         directions = rank * tangent.problem.columns

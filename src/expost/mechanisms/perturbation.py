@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from expost import _checks
 from expost._numerics import bracket_root
 from expost.errors import InvalidInput, ReleaseRefused, WrongRows
-from expost.files.sealed import number, plain
+from expost.files.sealed import from_fields, number, plain, to_fields
 from expost.forecast import Forecast
 from expost.glm import Objective
 from expost.losses import Loss
@@ -25,11 +26,35 @@ from expost.types import FloatArray, Neighbouring
 if TYPE_CHECKING:
     from expost.mechanisms.publishing import PublishingBudget, TangentMechanism
 
-__all__ = ["Perturbation", "share_of"]
+__all__ = ["Calibrated", "Perturbation", "share_of"]
 
 # A quantile of losses is computed to 1e-9 of itself; past the other it is no bound.
 _HALVINGS = 32
 _LARGEST_LOSS = 1e12
+
+
+# How far an ε that was computed on another machine may be off, relative to itself.
+_ROUNDED = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrated:
+    """The constants of a first release that the models after an erasure keep.
+
+    Attributes
+    ----------
+    rows : int
+        n₀, from which the noise, Λ and the grid of the first release follow.
+    epsilon : float
+        Its ε.
+    """
+
+    rows: int
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        _checks.integer("calibrated.rows", self.rows, least=2)
+        _checks.positive("calibrated.epsilon", self.epsilon, finite=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +79,9 @@ class Perturbation(ABC):
         The number of coefficients, the intercept included.
     rows_per_person : int
         k: (ε, δ) holds for all rows of a person who has at most k.
+    calibrated : Calibrated, optional
+        After rows were erased or inserted: what the noise, Λ and the grid were calibrated to. They
+        stay as they are, and ``rows`` and ``epsilon`` are those of the present model.
     """
 
     epsilon: float
@@ -64,6 +92,7 @@ class Perturbation(ABC):
     rows: int
     dimension: int
     rows_per_person: int = 1
+    calibrated: Calibrated | None = None
 
     kind: ClassVar[str]
     noises: ClassVar[Mapping[str, bool]] = {"laplace": False, "gaussian": True}
@@ -88,6 +117,63 @@ class Perturbation(ABC):
         for name, value in known.items():
             object.__setattr__(self, name, value)
         self._check_delta()
+        if self.calibrated is not None:
+            self._check_calibrated()
+
+    def _check_calibrated(self) -> None:
+        """Refuse an ε that does not follow from the first release and the number of rows."""
+        if not isinstance(self.calibrated, Calibrated):
+            raise InvalidInput("calibrated: must hold the rows and epsilon of the first release.")
+        epsilon = self.first.epsilon_with(self.rows)
+        if not abs(self.epsilon - epsilon) <= _ROUNDED * epsilon:
+            raise InvalidInput(
+                f"epsilon={self.epsilon!r}: the first release and {self.rows} rows give"
+                f" {epsilon!r}; the file was edited."
+            )
+
+    @cached_property
+    def first(self) -> Self:
+        """The mechanism of the first release, from which the public constants follow."""
+        if self.calibrated is None:
+            return self
+        return replace(
+            self, rows=self.calibrated.rows, epsilon=self.calibrated.epsilon, calibrated=None
+        )
+
+    def epsilon_with(self, rows: int) -> float:
+        """Return the ε of a model of ``rows`` rows with the noise of this one: the same.
+
+        Parameters
+        ----------
+        rows : int
+            The number of rows after some were erased or inserted.
+
+        Returns
+        -------
+        float
+            ε, rounded up.
+        """
+        return self.epsilon
+
+    def with_rows(self, rows: int) -> Self:
+        """Return the mechanism of a model of ``rows`` rows; noise, Λ and grid stay as they are.
+
+        Parameters
+        ----------
+        rows : int
+            The number of rows after some were erased or inserted.
+
+        Returns
+        -------
+        Self
+            The mechanism, whose ε is that of the present number of rows.
+        """
+        first = self.first
+        if rows == first.rows:
+            return first
+        calibrated = Calibrated(rows=first.rows, epsilon=first.epsilon)
+        epsilon = first.epsilon_with(rows)
+        return replace(first, rows=rows, epsilon=epsilon, calibrated=calibrated)
 
     def _check_delta(self) -> None:
         """Refuse a δ that the noise does not take, or its absence."""
@@ -209,6 +295,36 @@ class Perturbation(ABC):
     def worst_case_of(self, rows: int) -> tuple[float, float]:
         """Return (b, p): the exposure of ``rows`` rows together passes b with probability ≤ p."""
 
+    def worst_case_either(self, rows: int) -> tuple[float, float]:
+        """Return (b, p) of :meth:`worst_case_of`, θ drawn with the rows or without them.
+
+        Parameters
+        ----------
+        rows : int
+            The number of rows that one data set lacks.
+
+        Returns
+        -------
+        tuple[float, float]
+            b, and the probability with which it is passed.
+        """
+        return self.worst_case_of(rows)
+
+    def advantage_of(self, rows: int) -> float:
+        """Bound the total variation between the laws of θ where ``rows`` rows leave or enter.
+
+        Parameters
+        ----------
+        rows : int
+            The number of rows that one data set lacks.
+
+        Returns
+        -------
+        float
+            The bound, rounded up.
+        """
+        return self.guarantee(rows).advantage
+
     def loss_passed(self, bound: float, *, two_sided: bool = False) -> float:
         """Bound the probability with which the loss (exposure) of a fixed row passes ``bound``.
 
@@ -261,8 +377,6 @@ class Perturbation(ABC):
 
         Raises
         ------
-        WrongRows
-            If the number of rows is another.
         WrongRows
             If the number of rows is another.
         InvalidInput
@@ -326,14 +440,15 @@ class Perturbation(ABC):
         return Forecast(noise_ratio=ratio, rows=self.rows, is_classification=loss.is_classification)
 
     def with_constants(self, **constants: Any) -> Self:
-        """Return the same mechanism with other constants."""
-        return replace(self, **constants)
+        """Return the same mechanism with other constants; the noise is then calibrated to them."""
+        return replace(self, **{"calibrated": None, **constants})
 
     # -- JSON and words --------------------------------------------------------------------------
 
     def to_fields(self) -> dict[str, Any]:
         """Return the constants as model.json holds them; a ``rows_per_person`` of 1 is left out."""
         persons = {} if self.rows_per_person == 1 else {"rows_per_person": self.rows_per_person}
+        first = {} if self.calibrated is None else {"calibrated": to_fields(self.calibrated)}
         return {
             "kind": self.kind,
             "noise": self.noise,
@@ -341,17 +456,20 @@ class Perturbation(ABC):
             "delta": self.delta,
             **{name: getattr(self, name) for name in self.options},
             **persons,
+            **first,
             **self.derived,
         }
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], **constants: Any) -> Self:
         """Return the mechanism with these fields of model.json; ``derived`` ones are not read."""
+        first = fields.get("calibrated")
         return cls(
             epsilon=number(fields["epsilon"], "mechanism.epsilon", infinite=True),
             delta=fields["delta"],
             noise=fields["noise"],
             rows_per_person=fields.get("rows_per_person", 1),
+            calibrated=None if first is None else from_fields(Calibrated, first),
             **{name: fields[name] for name in cls.options},
             **constants,
         )
