@@ -163,8 +163,7 @@ def check_request(ledger: Ledger, request: str) -> None:
     if ledger.holds(request):
         raise InvalidInput(
             "remove: the ledger lists this request for this model already; its coin is not tossed a"
-            " second time. Use the model that it gave, or name the rows that remain to be erased"
-            " from that model."
+            " second time. Use the model that it gave, or resume the run that listed it."
         )
 
 
