@@ -244,7 +244,7 @@ def forget(request: "ForgetRequest") -> None:
 
     By default the new model is drawn independently of the present one, which is exact for any
     request. With --requests-independent the present model is kept if possible: declare it only if
-    nobody chose the request by looking at a model, a report or a lookup.
+    no request was made after looking at a model, a report or a lookup.
 
     Copies of the old model are not called back. The model may stay the same, because the
     statement is about its law. Delete the rows from the table yourself.

@@ -25,15 +25,15 @@ __all__ = ["LIMITS", "Certificate", "Erasure", "Record"]
 
 # What an erasure does not do, one sentence each.
 LIMITS = (
-    "Copies of the old model that somebody has are not called back.",
+    "Copies of the old model are not called back.",
     "Often nothing changes: the statement is about the law of the model, and the old model may have"
     " been kept.",
     "Other releases from the same data are not changed.",
 )
-# The second of them for a model that was drawn anew.
-_DRAWN_ANEW = (
-    "Often the predictions hardly change: the statement is about the law of the model, and one"
-    " person has little influence on it."
+# The second of them for a model that was drawn again.
+_DRAWN_AGAIN = (
+    "Often the predictions hardly change: the statement is about the law of the model, on which"
+    " single people have little influence."
 )
 
 
@@ -211,7 +211,7 @@ class Certificate(Sealed, Displayed):
         """What the change does not do, one sentence each."""
         if self.method == "coupled":
             return LIMITS
-        return LIMITS[0], _DRAWN_ANEW, LIMITS[2]
+        return LIMITS[0], _DRAWN_AGAIN, LIMITS[2]
 
     @property
     def changed(self) -> int:

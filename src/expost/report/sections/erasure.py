@@ -36,8 +36,7 @@ _GLOSSARY = (
     (
         "Law of the model",
         "The model is drawn with random noise. Its law says how likely each possible model is."
-        " Two models with the same law cannot be told apart by any method, however often one"
-        " looks at one of them.",
+        " No method can distinguish models that have the same law.",
     ),
     (
         "Total variation",
@@ -71,7 +70,6 @@ def certificate_document(certificate: Certificate) -> Document:
             f"{_MECHANISMS.get(certificate.mechanism, one_line(certificate.mechanism))},"
             f" {one_line(certificate.noise).capitalize()} noise",
             f"{count(after.rows)} rows",
-            certificate.made[:10],
         ),
         audience=certificate.audience,
         verdict=_verdict(certificate),
@@ -158,17 +156,17 @@ def _verdict(certificate: Certificate) -> Verdict:
     if certificate.total_variation == 0:
         return Verdict(
             text=f"The model has the law of {_law(certificate)}.",
-            more="It was drawn anew, from the remaining rows alone."
+            more="It was drawn again, from the remaining rows alone."
             if not certificate.is_insertion
-            else "It was drawn anew, from all rows.",
+            else "It was drawn again, from all rows.",
             tone="good",
             priority=20,
         )
     return Verdict(
         text=f"The model has the law of {_law(certificate)}, to within"
         f" {up(certificate.total_variation)} in total variation.",
-        more="From the model alone nobody can tell better than that whether the rows ever were in"
-        " the data."
+        more="The model alone reveals no more than that about whether the rows ever were in the"
+        " data."
         if not certificate.is_insertion
         else "",
         tone="good",
@@ -192,7 +190,7 @@ def _tiles(certificate: Certificate) -> Iterator[Tile]:
     delta = (f"δ = {up(after.delta)}",) if after.delta else ()
     persons = for_persons(after.rows_per_person).strip()
     yield Tile(
-        label="Guarantee of those who stay",
+        label="Everybody who stays",
         value=f"ε = {up(after.epsilon)}",
         lines=(*delta, *((persons,) if persons else ()), "of this model alone"),
     )
@@ -263,6 +261,10 @@ def _meaning(certificate: Certificate) -> Section:
 
 def _statements(certificate: Certificate) -> Iterator[str]:
     law, error = _law(certificate), certificate.total_variation
+    yield (
+        "A model is drawn with random noise, which hides single people. Its law is how likely each"
+        " possible model is."
+    )
     if error == 0:
         yield f"Each possible model is as likely now as it would be in {law}."
     else:
@@ -282,7 +284,7 @@ def _statements(certificate: Certificate) -> Iterator[str]:
                 f" least {percent(certificate.mean_keeping, 'down')}. This bound follows from"
                 " public constants."
             )
-        yield "Somebody who has both models, and sees that they differ, knows that rows changed."
+        yield "A person who has both models, and sees that they differ, knows that rows changed."
 
 
 def _limits(certificate: Certificate) -> Section:
@@ -317,25 +319,25 @@ def _charges(certificate: Certificate) -> Iterator[str]:
     after, charge = certificate.after, certificate.charge
     times = "one change" if certificate.changes == 1 else f"{count(certificate.changes)} changes"
     yield f"After {times} of its rows the model alone has {_guaranteed(after)}."
-    if certificate.mechanism == "output" and after.epsilon > certificate.before.epsilon:
+    if after.epsilon > certificate.before.epsilon:
         yield "The noise is that of the first release, and fewer rows share it: ε is larger."
     if charge is None:
         yield (
-            "Somebody may have both models. The ledger therefore lists the new one as a release of"
-            f" its own, with {_guaranteed(after)}."
+            "A person may have both models. The ledger therefore lists the new model as a release"
+            f" of its own, with {_guaranteed(after)}."
         )
         return
     if charge.guaranteed_epsilon == math.inf:
-        yield "Somebody who has both models is not covered by a guarantee; the ledger says so."
+        yield "No guarantee covers both models together; the ledger says so."
     elif charge.guaranteed_epsilon == 0:
         yield (
-            "Somebody may have both models. The ledger therefore charges"
+            "A person may have both models. The ledger therefore charges"
             f" δ = {up(charge.guaranteed_delta)} in addition to the old model: whether the model"
             " changed depends on everybody's rows."
         )
     else:
         yield (
-            "Somebody may have all models since the first release. The ledger therefore charges"
+            "A person may have all models that were kept or redrawn. The ledger therefore charges"
             f" ε = {up(charge.guaranteed_epsilon)}, δ = {up(charge.guaranteed_delta)} for all of"
             " them."
         )
@@ -350,7 +352,7 @@ def _declaration() -> Section:
             Text(
                 text="The curator declares that the request depended neither on the old model, nor"
                 " on an earlier one or on whether that was kept. Without this the statement would"
-                " hold only for a model that is drawn anew."
+                " hold only for a model that is drawn again, independently."
             ),
         ),
     )
@@ -373,8 +375,8 @@ def _checksums(certificate: Certificate) -> Section:
             ),
             Text(
                 text="Those of the models are the field sha256 of their model.json. Those of the"
-                " request and of the rows are keyed: only the curator has the key, so that nobody"
-                " else can test guesses about the data with them.",
+                " request and of the rows are keyed: only the curator has the key, and can test"
+                " guesses about the data with them.",
                 small=True,
             ),
         ),
