@@ -396,12 +396,18 @@ class Record(Sealed):
         Self
             The checked record.
         """
-        pairs = {
-            name: None if value[name] is None else (value[name][0], value[name][1])
-            for name in ("loss", "keeping")
-        }
-        lists = {name: tuple(value[name]) for name in ("stale_files", "other_releases")}
-        return cls(**{**value, **pairs, **lists})
+        coin = value["coin"]
+        return cls(
+            certificate=str(value["certificate"]),
+            is_kept=bool(value["is_kept"]),
+            coin=None if coin is None else number(coin, "coin"),
+            loss=_interval(value["loss"], "loss"),
+            keeping=_interval(value["keeping"], "keeping"),
+            tries=_checks.integer("tries", value["tries"], least=0),
+            seconds=number(value["seconds"], "seconds"),
+            stale_files=tuple(str(name) for name in value["stale_files"]),
+            other_releases=tuple(str(name) for name in value["other_releases"]),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -455,6 +461,13 @@ class Erasure(Displayed):
             name: write_json(path, document.audience, document.to_json())
             for name, (path, document) in names.items()
         }
+
+
+def _interval(value: Any, name: str) -> tuple[float, float] | None:
+    if value is None:
+        return None
+    low, high = value
+    return number(low, name), number(high, name)
 
 
 def _model_fields(model: Model) -> dict[str, Any]:
