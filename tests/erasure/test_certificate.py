@@ -24,7 +24,10 @@ from program import listed
 KEYS = [line[0] for line in table()[1:]]
 ERASED = (KEYS[17], KEYS[3])
 PUBLIC = ("model.json", "certificate.json", "certificate.html", "certificate.md", "summary.json")
-FATES = {"kept": 50.0, "redrawn": 1e-9}
+# Coins that decide, whatever the loss is.
+FATES = {"kept": 57.1828182845904, "redrawn": -31.4159265358979}
+# Digits by which a figure is recognised: by chance in one of 10⁷ runs.
+DIGITS = 10
 
 
 @pytest.fixture
@@ -58,7 +61,7 @@ def erasure() -> Erasure:
 
 
 def figures_of(record: Record) -> set[str]:
-    """The curator's figures as texts would hold them: their first six digits."""
+    """The curator's figures as texts would hold them: their first digits."""
     assert record.coin is not None
     assert record.loss is not None
     assert record.keeping is not None
@@ -68,14 +71,14 @@ def figures_of(record: Record) -> set[str]:
 
 
 def digits(value: float) -> str:
-    """The first six significant digits."""
-    return "".join(map(str, Decimal(repr(abs(value))).as_tuple().digits))[:6]
+    """The first significant digits."""
+    return "".join(map(str, Decimal(repr(abs(value))).as_tuple().digits))[:DIGITS]
 
 
 def numbers_in(text: str) -> set[str]:
-    """The first six significant digits of every number in a text."""
+    """The first significant digits of every number in a text."""
     runs = re.findall(r"\d[\d.,]*(?:e[+-]?\d+)?", text)
-    return {re.sub("e.*|[.,]", "", run).lstrip("0")[:6] for run in runs}
+    return {re.sub("e.*|[.,]", "", run).lstrip("0")[:DIGITS] for run in runs}
 
 
 @pytest.mark.parametrize("fate", FATES)
@@ -84,20 +87,17 @@ def test_nothing_public_holds_a_canary(forget, people_csv, tmp_path, monkeypatch
     """Neither keys nor figures of the fate are in a public file, on stdout or in --json."""
     path = make_model(people_csv, tmp_path / "m", name)
     monkeypatch.setattr(job, "exponentials", lambda count: np.full(count, FATES[fate]))
-    texts = {}
     for flag, out in ((), "o"), (("--json",), "p"):
         remove = ERASED if out == "o" else ERASED[:1]
         done = forget(path, "--requests-independent", *flag, out=out, remove=remove)
         assert done.code == 0, done.err
         record = Record.load(tmp_path / out / "erasure.CURATOR-ONLY.json")
         assert record.is_kept is (fate == "kept")
-        texts |= {f"{out} stdout": done.out, f"{out} stderr": done.err}
-        texts |= {f"{out} {name}": (tmp_path / out / name).read_text() for name in PUBLIC}
+        texts = {"stdout": done.out, "stderr": done.err}
+        texts |= {file: (tmp_path / out / file).read_text() for file in PUBLIC}
         canaries = figures_of(record)
-        assert len(canaries) >= 4
+        assert len(canaries) >= 3
         for where, text in texts.items():
-            if not where.startswith(f"{out} "):
-                continue
             assert not any(key in text for key in KEYS), where
             assert not canaries & numbers_in(text), where
             for word in ("is_kept", "tries", 'coin":', "seconds", 'keeping": ['):
@@ -105,7 +105,7 @@ def test_nothing_public_holds_a_canary(forget, people_csv, tmp_path, monkeypatch
     # Power: the search sees the record.
     content = (tmp_path / "p" / "erasure.CURATOR-ONLY.json").read_text()
     assert canaries <= numbers_in(content)
-    assert any(KEYS[17] in (tmp_path / "people.csv").read_text() for _ in "1")
+    assert KEYS[17] in people_csv.read_text()
 
 
 @pytest.mark.parametrize("method", ["fresh", "coupled"])
