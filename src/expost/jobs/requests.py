@@ -582,7 +582,7 @@ class ForgetRequest(BlocksRequest):
         Option(
             "Key of a person whose rows leave, or a file with a key on each line (repeatable).",
             TABLE,
-            metavar="ID|FILE",
+            metavar="ID",
         ),
     ] = ()
     insert: Annotated[
@@ -590,7 +590,7 @@ class ForgetRequest(BlocksRequest):
         Option(
             "Instead: key of a person whose rows enter, or a file of keys (repeatable).",
             TABLE,
-            metavar="ID|FILE",
+            metavar="ID",
         ),
     ] = ()
     model: Annotated[
