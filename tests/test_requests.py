@@ -131,7 +131,7 @@ VERBS = {
         PROGRAM
         | {name: FOLDER[name] for name in ("out", "force", "resume")}
         | {"target": TABLE["target"], "id_column": "persons="}
-        | {name: "X is in memory" for name in ("engine", "memory")},
+        | dict.fromkeys(("engine", "memory"), "X is in memory"),
         {name: PYTHON[name] for name in ("X", "y")} | {"persons": "--id"},
         {"remove": "() or None: nothing is named", "insert": "() or None: nothing is named"},
     ),
@@ -455,7 +455,11 @@ def test_what_no_table_can_make_right_is_refused_before_one_is_read(
 def test_every_option_with_a_value_is_among_them():
     for command in get_command(app).commands:
         kinds = get_type_hints(request_of(command))
-        valued = {name for name in options_of(request_of(command)) if kinds[name] not in (bool, bool | None)}
+        valued = {
+            name
+            for name in options_of(request_of(command))
+            if kinds[name] not in (bool, bool | None)
+        }
         assert valued - ANY_TEXT == NONSENSE[command].keys(), command
 
 

@@ -114,6 +114,10 @@ def test_killed_at_many_moments_the_coin_is_tossed_once(erase, tmp_path, more, c
             assert other.code == 2
             assert "not tossed a second time" in other.err
             assert not (folder / "other").exists()
+            # Nor is the coin discarded by mistake.
+            other = erase(folder, *more, "--force")
+            assert (other.code, "continue it with --resume" in other.err) == (2, True)
+            assert check_order(folder) == (coin, drawn)
         # Some are killed again while they resume.
         if seen[stage] <= 2 and erase(folder, *more, "--resume", killed_at_sync=2).was_killed:
             coin, drawn = check_order(folder)

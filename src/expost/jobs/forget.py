@@ -45,9 +45,18 @@ from expost.jobs.ledger import (
     listed_for,
     point_to,
 )
-from expost.jobs.output import CONTINUE, RELEASES, REPORTS, RESULTS, check_place, writing
+from expost.jobs.output import (
+    CONTINUE,
+    RELEASES,
+    REPORTS,
+    RESULTS,
+    check_place,
+    is_unfinished,
+    writing,
+)
 from expost.jobs.pages import write_page
 from expost.jobs.requests import ForgetRequest
+from expost.jobs.runs import identity_of, read_state
 from expost.jobs.streaming import TableWork, inputs_of
 from expost.jobs.table import check_no_feature, key_options, model_encoding, noted, table_notices
 from expost.ledger import Entry, Ledger, append, entries_of, now
@@ -136,6 +145,7 @@ def run(job: ForgetRequest, progress: Progress = SILENT) -> Outcome:
         keys, files = _keys(job)
         check_place(job.out, resume=job.resume, force=job.force, lost=job.lost)
         check_ledgers(_ledgers(job), job.out)
+        _check_unfinished(job)
         progress.phase("reading the table")
         release = Release.load(job.model)
         # Models that cannot be erased from are refused before a row is read.
@@ -192,6 +202,18 @@ def _ledgers(job: ForgetRequest) -> tuple[Path, ...]:
     """Return the ledgers of the model's data set."""
     ledger = job.ledger or ledger_in(job.model.parent)
     return ledgers_for(job.model.parent, ledger, job.source)
+
+
+def _check_unfinished(job: ForgetRequest) -> None:
+    """Refuse to discard a run whose request is listed: its coin would be lost."""
+    if job.resume or not is_unfinished(job.out):
+        return
+    identity = identity_of(read_state(job.out)["salt"])
+    if listed_for(_ledgers(job), identity, "erasure"):
+        raise InvalidInput(
+            f"out={str(job.out)!r}: holds an unfinished erasure whose request is listed, and which"
+            " cannot be made again; continue it with --resume, or name another folder."
+        )
 
 
 def _plan(job: ForgetRequest, release: Release, *, changed: int, is_fresh: bool) -> ErasurePlan:
