@@ -12,7 +12,7 @@ from expost.files.directory import RUN
 from expost.jobs.output import is_unfinished
 from expost.ledger import NAME, Ledger
 from expost.release import Release
-from faults.runs import OUT, ROWS, check_folder, leftovers, publishable
+from faults.runs import OUT, ROWS, check_folder, contents, leftovers, publishable
 
 MOMENTS = 20
 COUPLED = ("--requests-independent",)
@@ -101,13 +101,16 @@ def test_killed_at_many_moments_the_coin_is_tossed_once(erase, tmp_path, more, c
     total = flushes(erase, tmp_path / "count", *more)
     moments = np.unique(np.linspace(1, total, count).astype(int))
     assert len(moments) == count
-    seen = {"nothing": 0, "charge": 0, "coin": 0, "model": 0}
+    seen = {"nothing": 0, "charge": 0, "coin": 0, "model": 0, "end": 0}
     for moment in moments.tolist():
         folder = tmp_path / str(moment)
         assert erase(folder, *more, killed_at_sync=moment).was_killed
         coin, drawn = check_order(folder)
         stage = "model" if drawn else "coin" if coin else "charge" if listed(folder) else "nothing"
+        # Killed in its last act: all is written, and the run's own folder is being removed.
+        stage = stage if is_unfinished(folder / OUT) else "end"
         seen[stage] += 1
+        files = contents(folder / OUT)
         # The same request in another folder is another run: it would toss another coin.
         if listed(folder) and seen[stage] == 1:
             other = erase(folder, *more, "--out", "other")
@@ -116,8 +119,10 @@ def test_killed_at_many_moments_the_coin_is_tossed_once(erase, tmp_path, more, c
             assert not (folder / "other").exists()
             # Nor is the coin discarded by mistake.
             other = erase(folder, *more, "--force")
-            assert (other.code, "continue it with --resume" in other.err) == (2, True)
-            assert check_order(folder) == (coin, drawn)
+            reason = "continue it with --resume" if stage != "end" else "not tossed a second time"
+            assert (other.code, reason in other.err) == (2, True)
+            assert check_order(folder) == (coin, drawn) or stage == "end"
+            assert contents(folder / OUT) == files
         # Some are killed again while they resume.
         if seen[stage] <= 2 and erase(folder, *more, "--resume", killed_at_sync=2).was_killed:
             coin, drawn = check_order(folder)
@@ -126,6 +131,7 @@ def test_killed_at_many_moments_the_coin_is_tossed_once(erase, tmp_path, more, c
         check_end(folder, coin, drawn)
     # The moments lie in every part of the order.
     assert min(seen.values()) >= 1 or count < MOMENTS, seen
+    assert seen["model"] >= 1
 
 
 def test_a_redrawn_model_is_stored_before_it_appears(erase, tmp_path):

@@ -6,7 +6,7 @@ here imports numerics, so that ``--help`` is fast.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -576,7 +576,7 @@ class ForgetRequest(BlocksRequest):
             flag="--id",
             metavar="COLUMN",
         ),
-    ]
+    ] = field()
     remove: Annotated[
         tuple[str, ...],
         Option(
