@@ -373,8 +373,8 @@ def report(request: "ReportRequest") -> None:
 def ledger(request: "LedgerRequest") -> None:
     """List every release of a data set, and compose their privacy losses.
 
-    `expost profile`, `demo`, `publish` and `forget` record what they release in a ledger. Record a model
-    that was made elsewhere with --add, which starts the ledger if there is none.
+    `expost profile`, `demo`, `publish` and `forget` record what they release in a ledger. Record a
+    model that was made elsewhere with --add, which starts the ledger if there is none.
 
     ε is composed in three ways: by addition, by Rényi divergences and from the whole distribution
     of the loss. Each bound holds; the last is the smallest.
