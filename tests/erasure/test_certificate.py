@@ -85,9 +85,9 @@ def numbers_in(text: str) -> set[str]:
 @pytest.mark.parametrize("name", ["output gaussian", "objective gaussian"])
 def test_nothing_public_holds_a_canary(forget, people_csv, tmp_path, monkeypatch, name, fate):
     """Neither keys nor figures of the fate are in a public file, on stdout or in --json."""
-    path = make_model(people_csv, tmp_path / "m", name)
     monkeypatch.setattr(job, "exponentials", lambda count: np.full(count, FATES[fate]))
     for flag, out in ((), "o"), (("--json",), "p"):
+        path = make_model(people_csv, tmp_path / f"{out}-model", name)
         remove = ERASED if out == "o" else ERASED[:1]
         done = forget(path, "--requests-independent", *flag, out=out, remove=remove)
         assert done.code == 0, done.err

@@ -251,9 +251,23 @@ def test_the_same_request_is_not_answered_twice(forget, people_csv, tmp_path, le
     refused(done, tmp_path / "p", "not tossed a second time")
     assert ledger.read_bytes() == content
     # Another request is another one.
-    assert forget(path, *COUPLED, out="p").code == 0
-    done = forget(path, *COUPLED, "--resume", out="p")
+    assert forget(path, out="p").code == 0
+    done = forget(path, "--resume", out="p")
     assert "this run is finished" in done.out + done.err
+
+
+def test_a_model_is_coupled_once(forget, people_csv, tmp_path, ledger):
+    path = make_model(people_csv, tmp_path / "m")
+    assert forget(path, *COUPLED).code == 0
+    content = ledger.read_bytes()
+    done = forget(path, *COUPLED, out="p", remove=(SECOND,))
+    refused(done, tmp_path / "p", "kept or redrawn once")
+    assert ledger.read_bytes() == content
+    # Further requests go to the model after; a model that is drawn again depends on no other.
+    fewer = without(people_csv, {FIRST}, tmp_path / "fewer.csv")
+    after = tmp_path / "o" / "model.json"
+    assert forget(after, *COUPLED, data=fewer, out="p", remove=(SECOND,)).code == 0
+    assert forget(path, out="q", remove=(SECOND,)).code == 0
 
 
 def test_models_that_cannot_be_erased_from_are_refused(
@@ -339,12 +353,13 @@ def test_earlier_results_are_listed_and_not_deleted(forget, program, people_csv,
 
 def test_for_machines(forget, people_csv, tmp_path):
     path = make_model(people_csv, tmp_path / "m")
+    other = make_model(people_csv, tmp_path / "n")
     value = json.loads(forget(path, *COUPLED, "--json").out)
     assert value["n"] == ROWS - 1
     assert value["n_before"] == ROWS
     assert value["method"] == "coupled"
     assert "record" not in value
-    value = json.loads(forget(path, *COUPLED, "--json-curator", out="p", remove=(SECOND,)).out)
+    value = json.loads(forget(other, *COUPLED, "--json-curator", out="p").out)
     assert value["record"]["coin"] > 0
     assert value["certificate"]["audience"] == "public"
     _, certificate, record = results(tmp_path / "p")

@@ -29,7 +29,7 @@ from expost.data import Encoding, Table
 from expost.engine import SILENT, Engine, Progress
 from expost.erasure.certificate import Certificate, Erasure, Record
 from expost.erasure.coins import exponentials
-from expost.erasure.forget import check_request, is_fresh_by_default
+from expost.erasure.forget import check_coupling, check_request, is_fresh_by_default
 from expost.erasure.plan import ErasurePlan, data_digest, request_digest
 from expost.errors import InvalidInput
 from expost.files.atomic import sync_folder, write_bytes
@@ -397,6 +397,7 @@ class _Work(TableWork):
         def entries(ledger: Ledger) -> Sequence[Entry]:
             own = request_digest(ledger.salt, model, self.keys)
             self._check(ledger, own)
+            check_coupling(ledger, plan, run=run.identity)
             # The first ledger names the request in all of them.
             known.setdefault("key", ledger.salt)
             request = known.setdefault("request", own)
@@ -412,6 +413,7 @@ class _Work(TableWork):
                 if path.exists():
                     ledger = Ledger.load(path)
                     self._check(ledger, request_digest(ledger.salt, model, self.keys))
+                    check_coupling(ledger, plan, run=run.identity)
             for path in self.ledgers:
                 append(path, entries)
         except BaseException:
