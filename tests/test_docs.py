@@ -59,7 +59,7 @@ def test_the_readme_prints_what_it_shows(tmp_path, monkeypatch, program):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("sklearn.datasets.fetch_openml", adult_of_openml)
     documents.run(TABLE, tmp_path, program, {})
-    assert documents.run(ROOT / "README.md", tmp_path, program, {}) == 7
+    assert documents.run(ROOT / "README.md", tmp_path, program, {}) == 8
 
 
 def test_the_page_about_tables_prints_what_it_shows(tmp_path, monkeypatch, program):

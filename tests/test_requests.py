@@ -17,6 +17,7 @@ from expost.jobs import requests
 from expost.jobs.requests import (
     AuditRequest,
     EpsilonRequest,
+    ForgetRequest,
     Option,
     ProfileRequest,
     PublishRequest,
@@ -124,6 +125,16 @@ VERBS = {
         PYTHON,
         {},
     ),
+    "forget": (
+        ForgetRequest,
+        (expost.forget,),
+        PROGRAM
+        | {name: FOLDER[name] for name in ("out", "force", "resume")}
+        | {"target": TABLE["target"], "id_column": "persons="}
+        | dict.fromkeys(("engine", "memory"), "X is in memory"),
+        {name: PYTHON[name] for name in ("X", "y")} | {"persons": "--id"},
+        {"remove": "() or None: nothing is named", "insert": "() or None: nothing is named"},
+    ),
     "audit": (
         AuditRequest,
         (expost.audit,),
@@ -193,7 +204,8 @@ def test_every_field_of_every_command_is_an_option_with_the_same_default():
                 parameter, option = parameters[item.name], options[item.name]
                 needed = item.default is MISSING and option.default is None
                 assert parameter.required is needed, (name, item.name)
-                assert flag_of(item.name, option) in (*parameter.opts, option.metavar)
+                flag = flag_of(item.name, option).partition("/")[0]
+                assert flag in (*parameter.opts, option.metavar)
                 assert option.help.endswith("."), (name, item.name)
 
 
@@ -299,6 +311,19 @@ NONSENSE = {
         "failure_probability": "nan",
         "ledger": "no/x.json --kind data-dependent --epsilon-gradient 1 --epsilon-hessian 1",
     },
+    "forget": FOLDER_OPTIONS
+    | {
+        "source": "none.csv",
+        "target": "city",
+        "query": "people",
+        "id_column": "nobody",
+        "remove": "kanarie",
+        "insert": "kanarie --remove p001",
+        "engine": "cloud",
+        "memory": "much",
+        "model": "none.json",
+        "ledger": "no/x.json",
+    },
     "audit": {
         "model": "none.json --holdout {table}",
         "estimator": "os.system",
@@ -359,6 +384,7 @@ NEEDED = {
     "profile": "{table} --target income",
     "epsilon": "{table} --target income",
     "publish": "{table} --target income --model {model}",
+    "forget": "{table} --target income --model {model} --id number --remove p017",
     "audit": "{table} --target income",
     "lookup": "{report} {person}",
     "ledger": "{model}",
@@ -429,7 +455,11 @@ def test_what_no_table_can_make_right_is_refused_before_one_is_read(
 def test_every_option_with_a_value_is_among_them():
     for command in get_command(app).commands:
         kinds = get_type_hints(request_of(command))
-        valued = {name for name in options_of(request_of(command)) if kinds[name] is not bool}
+        valued = {
+            name
+            for name in options_of(request_of(command))
+            if kinds[name] not in (bool, bool | None)
+        }
         assert valued - ANY_TEXT == NONSENSE[command].keys(), command
 
 

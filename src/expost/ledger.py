@@ -90,6 +90,9 @@ class Entry:
     relation : str | None
         "remove": they hold for a row that is removed or added; "replace": also for a replaced one;
         None where that is not known.
+    coupled_with : str | None
+        Of an erasure that may have kept its model: the checksum of the model before. A model is
+        coupled once.
     """
 
     release: str
@@ -109,12 +112,13 @@ class Entry:
     run: str | None = None
     rows_per_person: int = 1
     relation: str | None = None
+    coupled_with: str | None = None
 
     def __post_init__(self) -> None:
         # The name of a file may hold bytes that are not UTF-8, and the ledger is UTF-8.
         name = self.name.encode("utf-8", "backslashreplace").decode()
         object.__setattr__(self, "name", name)
-        for field in ("release", "data", "run"):
+        for field in ("release", "data", "run", "coupled_with"):
             digits = getattr(self, field)
             if digits is None and field != "release":
                 continue

@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from expost.files.digest import Content, leaves
+from expost.files.digest import LEAF, Content, leaves
 from expost.glm import Objective
 from expost.labels import LabelScale
 from expost.losses import Loss
 from expost.release import Release
 from expost.rows import BlockSummary, HeldRows, RowBlock, Rows, RowSummary, TableRows
+from expost.types import FloatArray, IntArray
 
-__all__ = ["Facts", "objective_of", "objective_over", "read_rows", "rescaled"]
+__all__ = ["Facts", "content_without", "objective_of", "objective_over", "read_rows", "rescaled"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +69,11 @@ class _BlockFacts:
     kept: RowBlock | None
 
 
+def _codes(y: FloatArray, classes: int | None) -> FloatArray:
+    """Return the index of each row's class; of two classes, or of numbers, whether y > 0."""
+    return y if classes is not None and classes > 2 else (y > 0).astype(float)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _FactsOf:
     """A pass that collects the facts of each block; ``classes``: their number, or None."""
@@ -80,8 +86,7 @@ class _FactsOf:
         """Return the facts of ``block``."""
         encoded = block.encoded
         assert encoded is not None
-        y = encoded.y
-        codes = y if self.classes is not None and self.classes > 2 else (y > 0).astype(float)
+        y, codes = encoded.y, _codes(encoded.y, self.classes)
         return _BlockFacts(
             classes=np.bincount(codes.astype(np.int64), minlength=self.classes or 2),
             labels=(float(y.min()), float(y.max())),
@@ -132,6 +137,42 @@ def read_rows(rows: TableRows, *, hold: bool = False) -> tuple[Rows, Facts]:
         summary=summary,
     )
     return replace(rows, summary=summary) if keeper is None else keeper.rows(), facts
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _EncodedWithout:
+    """A pass that returns the encoded rows and labels of a block without some of the rows."""
+
+    removed: IntArray
+    classes: int | None
+
+    def __call__(self, block: RowBlock) -> tuple[FloatArray, FloatArray]:
+        """Return the features and the labels, as :class:`_FactsOf` digests them."""
+        encoded = block.encoded
+        assert encoded is not None
+        numbers = np.arange(block.start, block.start + len(block))
+        kept = ~np.isin(numbers, self.removed)
+        labels = encoded.y if self.classes is None else _codes(encoded.y, self.classes)
+        return encoded.X[kept], labels[kept]
+
+
+def content_without(rows: TableRows, removed: IntArray) -> bytes:
+    """Return the digest of a table without some rows: :attr:`Facts.content` of such a table.
+
+    The encoded rows pass through this process, in their order: for rows that fit into memory.
+    """
+    names = rows.stream.encoding.target.classes
+    features = len(rows.stream.encoding.feature_names)
+    task = _EncodedWithout(removed=removed, classes=None if names is None else len(names))
+    content = Content(features, names)
+    X, y = np.empty((0, features)), np.empty(0)
+    for part, labels in rows.map(task):
+        X, y = np.concatenate([X, part]), np.concatenate([y, labels])
+        whole = len(y) // LEAF * LEAF
+        content.add(whole, leaves(X[:whole], y[:whole]))
+        X, y = X[whole:], y[whole:]
+    content.add(len(y), leaves(X, y))
+    return content.value
 
 
 class _Keeper:

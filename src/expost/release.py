@@ -559,6 +559,7 @@ class Release(Sealed, Displayed):
             epsilon=charge.guaranteed_epsilon,
             delta=charge.guaranteed_delta,
             guarantee=charge,
+            coupled_with=last.model,
         )
 
     @property

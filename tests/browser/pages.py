@@ -10,9 +10,9 @@ from expost.types import Audience
 from report.conftest import fitted
 from report.epsilon_choices import chosen
 from report.examples import every_block, every_page, hostile, profile_figure
-from report.results import published
+from report.results import erasure, published
 
-KINDS = ("profile", "epsilon", "published", "every", "several", "public")
+KINDS = ("profile", "epsilon", "published", "certificate", "every", "several", "public")
 PEOPLE = 240
 # Adult has so many.
 MANY = 48_842
@@ -35,6 +35,8 @@ def document_page(kind: str) -> Page:
             return page_of(chosen("laplace"))
         case "published":
             return page_of(published())
+        case "certificate":
+            return page_of(erasure().certificate)
         case "every":
             return every_page()
         case "hostile":

@@ -39,12 +39,25 @@ def _import_everything() -> None:
     from expost import rows
     from expost.cli import app  # noqa: F401 (what a process would begin with)
     from expost.data import _feeds
-    from expost.jobs import audit, epsilon, profile, publish, runs  # noqa: F401 (as above)
+    from expost.jobs import audit, epsilon, forget, profile, publish, runs  # noqa: F401 (as above)
     from expost.report.html import script, style_sheet
 
     script(), style_sheet()
     rows._BLOCK_ROWS, _feeds._BLOCKS_AN_ITEM = BLOCK, BLOCKS
     runs.made_now = lambda: MADE
+
+
+def _kill_at_sync(number: int) -> None:
+    """Kill this process when it has flushed a file or a folder to the disk for the n-th time."""
+    fsync, calls = os.fsync, [0]
+
+    def killed(handle: int) -> None:
+        fsync(handle)
+        calls[0] += 1
+        if calls[0] == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    os.fsync = killed
 
 
 def _become(request: dict[str, Any]) -> None:
@@ -61,6 +74,8 @@ def _become(request: dict[str, Any]) -> None:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         if request["limit"] is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (request["limit"], request["limit"]))
+        if request["killed_at_sync"] is not None:
+            _kill_at_sync(request["killed_at_sync"])
         os.chdir(request["cwd"])
         sys.argv = ["expost", *request["argv"]]
         from expost.cli.main import main

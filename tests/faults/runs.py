@@ -75,11 +75,13 @@ class ForkServer:
         kill_after: float | Callable[[], bool] | None = None,
         kill_signal: int = signal.SIGKILL,
         limit: int | None = None,
+        killed_at_sync: int | None = None,
     ) -> Ended:
         """Let it run; after ``kill_after`` seconds its whole group is sent the signal ``kill_signal``.
 
         Seconds of a processor's time, so that it makes no difference what else the machine does;
-        or as soon as ``kill_after()`` is true.
+        or as soon as ``kill_after()`` is true. Or it kills itself, when it has flushed something to
+        the disk for the ``killed_at_sync``-th time.
         """
         out, err = (Path(self._folder.name) / name for name in ("out", "err"))
         request = {
@@ -87,6 +89,7 @@ class ForkServer:
             "out": str(out),
             "err": str(err),
             "limit": limit,
+            "killed_at_sync": killed_at_sync,
             "cwd": str(cwd or self._folder.name),
         }
         # Of a process that is killed before it could open it, nothing is read.

@@ -2,6 +2,7 @@
 
 import tempfile
 import warnings
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -159,6 +160,24 @@ def selected():
         )
 
 
+@cache
+def erasure():
+    """Of a coupling, with constants that were read from the data and names from outside."""
+    X, y = data()
+    result = expost.forget(objective(), X, y, remove=[3, 8], fresh=False, requests_independent=True)
+    read = (f"the mean of {HOSTILE}",)
+    return replace(
+        result,
+        certificate=replace(result.certificate, read_from_data=read),
+        record=replace(result.record, stale_files=(HOSTILE,), other_releases=(HOSTILE,)),
+    )
+
+
+def redrawn():
+    X, y = data()
+    return expost.forget(objective(), X, y, remove=[3])
+
+
 def transcript(*, epochs=4, rate=1.0):
     rng = np.random.default_rng(5)
     mechanism = SGDMechanism(rows=40, noise_multiplier=2.0, clip=1.0, sampling_rate=rate)
@@ -185,11 +204,15 @@ _MAKERS = {
     "audit": audited,
     "audit without references": lambda: audited("bare"),
     "audit sweep": sweep,
+    "certificate": lambda: redrawn().certificate,
+    "certificate of a coupling": lambda: erasure().certificate,
     "comparison": comparison,
     "composition": lambda: compare_compositions([GaussianNoise(mu=0.1)] * 20, delta=1e-5),
     "coverage": coverage,
     "disparity": lambda: audited().disparity[0],
     "epsilon choice": chosen,
+    "erasure": erasure,
+    "erasure by a redraw": redrawn,
     "estimated losses": estimated,
     "explanation": explanation,
     "grouping": grouping,
@@ -205,6 +228,7 @@ _MAKERS = {
     "profile without noise": lambda: fitted(epsilon=np.inf)[3],
     "published report": published,
     "release": lambda: objective().release_,
+    "release after an erasure": lambda: erasure().release,
     "risk curves": lambda: expost.identifiability(epsilon=1.0).curves(),
     "roc": lambda: roc(audited().scores["loss"], audited().truth),
     "row identifiability": lambda: hostile_profile().identifiability(0.2),

@@ -27,6 +27,8 @@ from .cells import (
 from .results import RESULTS
 
 NAMES = (
+    *("certificate", "certificate of a coupling", "erasure", "erasure by a redraw"),
+    "release after an erasure",
     *("answer", "attack figures", "comparison", "composition", "coverage", "disparity"),
     *("estimated losses", "explanation", "grouping", "individual epsilon", "ledger"),
     *("lower bound", "neighbours", "published report", "release", "roc", "row losses"),

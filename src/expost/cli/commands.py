@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         DoctorRequest,
         EncodingRequest,
         EpsilonRequest,
+        ForgetRequest,
         LedgerRequest,
         LookupRequest,
         ProfileRequest,
@@ -36,6 +37,7 @@ __all__ = [
     "doctor",
     "encoding",
     "epsilon",
+    "forget",
     "ledger",
     "lookup",
     "profile",
@@ -232,6 +234,42 @@ def lookup(request: "LookupRequest") -> None:
         show(files["report"])
 
 
+def forget(request: "ForgetRequest") -> None:
+    """Erase persons from a released model: it then has the law of a release without their rows.
+
+    DIR/model.json is the new model. certificate.html is a page that a person can be sent, and
+    certificate.json the same for programs. erasure.CURATOR-ONLY.json holds what only the curator
+    may know, with the earlier results that still hold the rows and should be deleted. The ledger
+    lists the request before anything is drawn, and refuses it a second time.
+
+    By default the new model is drawn independently of the present one, which is exact for any
+    request. With --requests-independent the present model is kept if possible: declare it only if
+    no request was made after looking at a model, a report or a lookup.
+
+    Copies of the old model are not called back. The model may stay the same, because the
+    statement is about its law. Delete the rows from the table yourself.
+
+    **Examples**
+
+    `expost forget people.csv --target income --model report/model.json --id number --remove 17
+    --out erased`
+
+    `expost forget people.csv --target income --model report/model.json --id number --remove
+    requests.txt --requests-independent --out erased`
+    """
+    start_arrow()
+    from expost.jobs import forget as job
+
+    with progress(job.PHASES, quiet=request.prints_json, log=request.log_json) as listener:
+        outcome = job.run(request, listener)
+    if request.prints_json:
+        print_json(request, outcome.files, outcome.scalars(), outcome.to_json)
+    else:
+        print("\n".join(outcome.lines()))
+    if request.open_page:
+        show(outcome.files["page"])
+
+
 def risk(request: "RiskRequest") -> None:
     """Explain what ε means for a person in the data, or find the ε that meets a goal.
 
@@ -335,8 +373,8 @@ def report(request: "ReportRequest") -> None:
 def ledger(request: "LedgerRequest") -> None:
     """List every release of a data set, and compose their privacy losses.
 
-    `expost profile`, `demo` and `publish` record what they release in a ledger. Record a model
-    that was made elsewhere with --add, which starts the ledger if there is none.
+    `expost profile`, `demo`, `publish` and `forget` record what they release in a ledger. Record a
+    model that was made elsewhere with --add, which starts the ledger if there is none.
 
     ε is composed in three ways: by addition, by Rényi divergences and from the whole distribution
     of the loss. Each bound holds; the last is the smallest.

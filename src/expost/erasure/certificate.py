@@ -25,10 +25,15 @@ __all__ = ["LIMITS", "Certificate", "Erasure", "Record"]
 
 # What an erasure does not do, one sentence each.
 LIMITS = (
-    "Copies of the old model that somebody has are not called back.",
-    "The model may be unchanged: the statement is about the law of the model, which is that of a"
-    " release made without the rows.",
+    "Copies of the old model are not called back.",
+    "Often nothing changes: the statement is about the law of the model, and the old model may have"
+    " been kept.",
     "Other releases from the same data are not changed.",
+)
+# The second of them for a model that was drawn again.
+_DRAWN_AGAIN = (
+    "Often the predictions hardly change: the statement is about the law of the model, on which"
+    " single people have little influence."
 )
 
 
@@ -46,12 +51,15 @@ class Model:
         Its ε.
     delta : float
         Its δ.
+    rows_per_person : int
+        ε and δ hold for persons with up to this many rows.
     """
 
     sha256: str
     rows: int
     epsilon: float
     delta: float
+    rows_per_person: int = 1
 
     @classmethod
     def of(cls, release: Release) -> "Model":
@@ -73,6 +81,7 @@ class Model:
             rows=mechanism.rows,
             epsilon=mechanism.epsilon,
             delta=mechanism.delta or 0.0,
+            rows_per_person=mechanism.rows_per_person,
         )
 
 
@@ -105,6 +114,8 @@ class Certificate(Sealed, Displayed):
         The keyed hash of the request.
     data : str
         HMAC-SHA256 of the rows after, under a key that stays with the curator.
+    changes : int
+        How often the rows of the model have changed since its first release, this time included.
     read_from_data : tuple[str, ...]
         The constants of the model that were read from the data of everybody, those who left too.
     """
@@ -123,6 +134,7 @@ class Certificate(Sealed, Displayed):
     charge: EpsilonDelta | None
     request: str
     data: str
+    changes: int = 1
     read_from_data: tuple[str, ...] = ()
 
     FORMAT = "expost-erasure/1"
@@ -130,6 +142,7 @@ class Certificate(Sealed, Displayed):
 
     def __post_init__(self) -> None:
         _checks.one_of("method", self.method, METHODS)
+        _checks.integer("changes", self.changes, least=1)
         if self.before.rows == self.after.rows:
             raise InvalidInput("after: has as many rows as before; the file was edited.")
         for name in ("total_variation", "least_keeping", "mean_keeping"):
@@ -179,6 +192,7 @@ class Certificate(Sealed, Displayed):
             charge=charge,
             request=after.history[-1].request,
             data=data,
+            changes=len(after.history),
             read_from_data=after.read_from_data,
         )
 
@@ -191,6 +205,18 @@ class Certificate(Sealed, Displayed):
     def is_insertion(self) -> bool:
         """Whether rows entered."""
         return self.after.rows > self.before.rows
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """What the change does not do, one sentence each."""
+        if self.method == "coupled":
+            return LIMITS
+        return LIMITS[0], _DRAWN_AGAIN, LIMITS[2]
+
+    @property
+    def changed(self) -> int:
+        """The number of rows that left or entered."""
+        return abs(self.after.rows - self.before.rows)
 
     def content(self) -> dict[str, Any]:
         """Return the fields of the file.
@@ -216,8 +242,9 @@ class Certificate(Sealed, Displayed):
             "charge": None if charge is None else charge.to_json(),
             "request": self.request,
             "data": self.data,
+            "changes": self.changes,
             "read_from_data": list(self.read_from_data),
-            "limits": list(LIMITS),
+            "limits": list(self.limits),
         }
 
     @classmethod
@@ -257,6 +284,7 @@ class Certificate(Sealed, Displayed):
             charge=charge,
             request=value["request"],
             data=value["data"],
+            changes=value["changes"],
             read_from_data=tuple(str(name) for name in value["read_from_data"]),
         )
 
@@ -281,6 +309,10 @@ class Record(Sealed):
         The number of draws.
     seconds : float
         The time that they took.
+    stale_files : tuple[str, ...]
+        Earlier results of expost that were made with the rows that left, to be deleted.
+    other_releases : tuple[str, ...]
+        The other releases of the ledger, which are not changed.
     """
 
     certificate: str
@@ -290,6 +322,8 @@ class Record(Sealed):
     keeping: tuple[float, float] | None
     tries: int
     seconds: float
+    stale_files: tuple[str, ...] = ()
+    other_releases: tuple[str, ...] = ()
 
     FORMAT = "expost-erasure-record/1"
     NOUN = "the record of an erasure"
@@ -344,6 +378,8 @@ class Record(Sealed):
             "keeping": None if self.keeping is None else list(self.keeping),
             "tries": self.tries,
             "seconds": self.seconds,
+            "stale_files": list(self.stale_files),
+            "other_releases": list(self.other_releases),
         }
 
     @classmethod
@@ -360,11 +396,18 @@ class Record(Sealed):
         Self
             The checked record.
         """
-        pairs = {
-            name: None if value[name] is None else (value[name][0], value[name][1])
-            for name in ("loss", "keeping")
-        }
-        return cls(**{**value, **pairs})
+        coin = value["coin"]
+        return cls(
+            certificate=str(value["certificate"]),
+            is_kept=bool(value["is_kept"]),
+            coin=None if coin is None else number(coin, "coin"),
+            loss=_interval(value["loss"], "loss"),
+            keeping=_interval(value["keeping"], "keeping"),
+            tries=_checks.integer("tries", value["tries"], least=0),
+            seconds=number(value["seconds"], "seconds"),
+            stale_files=tuple(str(name) for name in value["stale_files"]),
+            other_releases=tuple(str(name) for name in value["other_releases"]),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -418,6 +461,13 @@ class Erasure(Displayed):
             name: write_json(path, document.audience, document.to_json())
             for name, (path, document) in names.items()
         }
+
+
+def _interval(value: Any, name: str) -> tuple[float, float] | None:
+    if value is None:
+        return None
+    low, high = value
+    return number(low, name), number(high, name)
 
 
 def _model_fields(model: Model) -> dict[str, Any]:

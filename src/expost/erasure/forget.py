@@ -20,7 +20,7 @@ from expost.profiles.verb import find_target
 from expost.release import Release
 from expost.types import IntArray
 
-__all__ = ["check_request", "forget", "is_fresh_by_default"]
+__all__ = ["check_coupling", "check_request", "forget", "is_fresh_by_default"]
 
 
 def forget(
@@ -163,8 +163,34 @@ def check_request(ledger: Ledger, request: str) -> None:
     if ledger.holds(request):
         raise InvalidInput(
             "remove: the ledger lists this request for this model already; its coin is not tossed a"
-            " second time. Use the model that it gave, or name the rows that remain to be erased"
-            " from that model."
+            " second time. Use the model that it gave, or resume the run that listed it."
+        )
+
+
+def check_coupling(ledger: Ledger, plan: ErasurePlan, *, run: str | None = None) -> None:
+    """Refuse a second coupling of one model: choosing between two results changes the law.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The ledger.
+    plan : ErasurePlan
+        The change.
+    run : str, optional
+        The run that makes it, whose own entry counts as the first one.
+
+    Raises
+    ------
+    InvalidInput
+        If the ledger lists another coupling of the model.
+    """
+    model = plan.release.to_json()["sha256"]
+    known = [entry for entry in ledger.entries if entry.coupled_with == model]
+    if not plan.is_fresh and any(run is None or entry.run != run for entry in known):
+        raise InvalidInput(
+            "remove: the ledger lists a change of this model that may have kept it, and a model is"
+            " kept or redrawn once; name the model that this change gave, and the rows that remain"
+            " to be erased from it."
         )
 
 
@@ -179,6 +205,7 @@ def _charge(
     def entries(ledger: Ledger) -> list[Any]:
         request = request_digest(ledger.salt, model, names)
         check_request(ledger, request)
+        check_coupling(ledger, plan)
         known.update(key=ledger.salt, request=request)
         return [plan.entry(request, name="model.json", made=now(), data=None)]
 

@@ -57,6 +57,10 @@ _STEMS = (
     ("exposure", "png"),
     ("comparison", "json"),
     ("comparison", "parquet"),
+    ("certificate", "json"),
+    ("certificate", "html"),
+    ("certificate", "md"),
+    ("erasure", "json"),
 )
 # The files other than releases that a command may write.
 RESULTS = tuple(

@@ -6,7 +6,7 @@ here imports numerics, so that ``--help`` is fast.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,6 +40,7 @@ __all__ = [
     "DoctorRequest",
     "EncodingRequest",
     "EpsilonRequest",
+    "ForgetRequest",
     "LedgerRequest",
     "LookupRequest",
     "ProfileRequest",
@@ -542,6 +543,85 @@ class PublishRequest(BlocksRequest):
     def lost(self) -> str:
         """What overwriting an earlier run costs."""
         return " (a report in it is then lost, but what it spent is not)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForgetRequest(BlocksRequest):
+    """Options of ``expost forget``.
+
+    Parameters
+    ----------
+    remove, insert : tuple[str, ...]
+        Keys of ``id_column``, or files with a key on each line. One of the two is given.
+    fresh : bool, optional
+        Whether the model is drawn independently of the present one; None: unless
+        ``requests_independent`` is declared and no report is known.
+    ledger : Path, optional
+        Lists the erasure; None: the one that lists the model.
+    """
+
+    source: Annotated[
+        Any,
+        _table(
+            "Table or database that the model was made from; with --insert also the rows that"
+            " enter."
+        ),
+    ]
+    target: PredictedColumn = None
+    id_column: Annotated[
+        str,
+        Option(
+            "Column that identifies persons; all rows of a person change.",
+            TABLE,
+            flag="--id",
+            metavar="COLUMN",
+        ),
+    ] = field()
+    remove: Annotated[
+        tuple[str, ...],
+        Option(
+            "Key of a person whose rows leave, or a file with a key on each line (repeatable).",
+            TABLE,
+            metavar="ID",
+        ),
+    ] = ()
+    insert: Annotated[
+        tuple[str, ...],
+        Option(
+            "Instead: key of a person whose rows enter, or a file of keys (repeatable).",
+            TABLE,
+            metavar="ID",
+        ),
+    ] = ()
+    model: Annotated[
+        Path, Option("model.json of the present model; it is not changed.", MODEL, metavar="FILE")
+    ]
+    fresh: Annotated[
+        bool | None,
+        Option(
+            "Draw the new model independently of the present one, or keep the present one if"
+            " possible.",
+            CRITERIA,
+            flag="--fresh/--no-fresh",
+            default="--fresh, unless requests are independent and no report is known",
+        ),
+    ] = None
+    requests_independent: Annotated[
+        bool,
+        Option(
+            "Declare that the request depends neither on the model nor on an earlier one.",
+            CRITERIA,
+        ),
+    ] = False
+    ledger: Annotated[Path | None, _ledger("the ledger of the model")] = None
+
+    @property
+    def lost(self) -> str:
+        """What overwriting an earlier run costs."""
+        return (
+            " (a model.json in it is then lost, but what it spent is not, and a request that is"
+            " listed is not answered a second time)"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

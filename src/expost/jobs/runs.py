@@ -95,8 +95,8 @@ class Run:
 
     @property
     def has_results(self) -> bool:
-        """Whether the run has stored anything, above all a release that a ledger may list."""
-        releases = [self.folder / name for name in RELEASES]
+        """Whether the run has stored anything, above all what a ledger may list."""
+        releases = [self.folder / name for name in (*RELEASES, "request.json")]
         results = [self.out / name for name in self.workspace.written]
         steps = ("*/part-*", "*/reference-*")
         return any(path.exists() for path in (*releases, *results)) or any(

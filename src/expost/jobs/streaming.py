@@ -42,6 +42,8 @@ _PER_THREAD = 2**30
 _WITHOUT_EFFECT = (
     *("out", "force", "ledger", "name", "resume", "workers", "engine", "memory"),
     *("stated", "as_json", "curator_json", "open_page", "log_json"),
+    # The keys of persons: a run compares their digest.
+    *("remove", "insert"),
 )
 # The options that name tables, and those that name other files.
 _TABLES = ("source", "holdout", "population", "arrays")

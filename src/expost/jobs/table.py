@@ -258,11 +258,13 @@ def key_options(id_column: str | None, person: str | None) -> dict[str, Any]:
     return {"id_column": person, "ids_repeat": True}
 
 
-def check_no_feature(person: str | None, encoding: Encoding, owner: str) -> None:
+def check_no_feature(
+    person: str | None, encoding: Encoding, owner: str, *, flag: str = "--person"
+) -> None:
     """Refuse a column of persons that is a feature."""
     if person in [entry.name for entry in encoding.entries]:
         raise InvalidInput(
-            f"--person {person!r}: is a feature of the {owner}; name a column that is not."
+            f"{flag} {person!r}: is a feature of the {owner}; name a column that is not."
         )
 
 

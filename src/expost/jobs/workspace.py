@@ -54,6 +54,7 @@ _STEPS = frozenset(
         *("started.json", "rows.json", "drafts", "losses", "profile", "epsilon", "comparison"),
         "references",
         "encoding.json",
+        *("request.json", "coin.json", "erasure.json"),
     }
 )
 _DRAFT = re.compile(r"\.(.+)\.[^.]+\.part")

@@ -28,6 +28,8 @@ _DOCUMENTS: Mapping[str, tuple[str, str]] = {
     "expost.publishing.compare.Comparison": ("row_results", "comparison_document"),
     "expost.ledger.Ledger": ("ledger", "ledger_document"),
     "expost.ledger.Listing": ("ledger", "listing_document"),
+    "expost.erasure.certificate.Certificate": ("erasure", "certificate_document"),
+    "expost.erasure.certificate.Erasure": ("erasure", "erasure_document"),
     "expost.mechanisms.dpsgd.Transcript": ("training", "training_document"),
     # Named by strings, so that torch is not imported.
     "expost.torch.tracking.Tracker": ("training", "training_document"),

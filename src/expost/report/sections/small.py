@@ -13,6 +13,7 @@ from expost.report.document import (
     Block,
     Document,
     Facts,
+    Heading,
     Section,
     Text,
     Verdict,
@@ -37,6 +38,8 @@ __all__ = [
 
 # Lines of a table of candidates or coefficients; more are counted.
 _LINES = 40
+# How a model was made after rows left or entered.
+_METHODS = {"fresh": "drawn again", "coupled": "kept or redrawn"}
 
 
 def small_document(
@@ -79,6 +82,8 @@ def release_document(release: Release) -> Document:
     ]
     if len(lines) > _LINES:
         blocks.append(Text(text=f"{count(len(lines) - _LINES)} more are not shown.", small=True))
+    if release.history:
+        blocks += _history(release)
     alerts = []
     warning = mechanism.forecast.warning
     if warning is not None:
@@ -110,6 +115,21 @@ def release_document(release: Release) -> Document:
         alerts=tuple(alerts),
         heading="Coefficients",
     )
+
+
+def _history(release: Release) -> tuple[Block, ...]:
+    """Return the changes of the rows since the first release."""
+    after = [step.rows for step in release.history[1:]] + [release.mechanism.rows]
+    changes = table(
+        zip(release.history, after, strict=True),
+        ("model before", lambda change: change[0].model[:8], str),
+        ("rows before", lambda change: change[0].rows, count),
+        ("rows after", lambda change: change[1], count),
+        ("method", lambda change: _METHODS[change[0].method], str),
+        ("request", lambda change: change[0].request[:8], str),
+        caption="Changes of its rows since the first release",
+    )
+    return Heading(text="History"), changes
 
 
 def _coefficients(release: Release) -> tuple[tuple[str, ...], list[str], FloatArray]:
