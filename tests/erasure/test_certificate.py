@@ -132,6 +132,23 @@ def test_the_page_is_the_same_whatever_the_fate(forget, people_csv, tmp_path, mo
     assert pages[0] == pages[1]
 
 
+def test_the_progress_is_the_same_whatever_the_fate(forget, people_csv, tmp_path, monkeypatch):
+    """Passes over blocks that depend on the number of draws are not reported."""
+    path, events = make_model(people_csv, tmp_path / "m"), []
+    for fate, coin in FATES.items():
+        monkeypatch.setattr(job, "exponentials", lambda count, coin=coin: np.full(count, coin))
+        (tmp_path / "people.ledger.CURATOR-ONLY.json").unlink(missing_ok=True)
+        blocks = ("--engine", "local:2", "--log-json")
+        done = forget(path, "--requests-independent", *blocks, out=fate)
+        assert done.code == 0, done.err
+        lines = [json.loads(line) for line in done.err.splitlines()]
+        events.append([(line["event"], line.get("phase"), line.get("pass")) for line in lines])
+    assert events[0] == events[1]
+    assert [name for event, name, _ in events[0] if event == "phase"][-2:] == [
+        "drawing the model", "writing the certificate",
+    ]  # fmt: skip
+
+
 # -- the document ----------------------------------------------------------------------------------
 
 
