@@ -233,6 +233,8 @@ def test_constants_of_the_data_need_review_and_the_certificate_says_why(
     assert read
     page = (tmp_path / "o" / "certificate.CURATOR-ONLY.md").read_text()
     assert "Constants of the model were read from the data" in page
+    assert document_of(certificate).verdict.tone == "caution"
+    assert "Given its constants" in page
     assert read[0] in page
     done = program("report", tmp_path / "o", "--public", "--out", tmp_path / "site")
     assert done.code == 2
