@@ -672,8 +672,8 @@ def test_the_version_and_the_bare_program(program):
 
 def test_the_page_of_the_command_line_knows_every_option(program):
     page = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
-    commands = ([], ["profile"], ["epsilon"], ["publish"], ["lookup"], ["ledger"], ["demo"])
-    commands += (["risk"], ["audit"], ["report"], ["doctor"], ["encoding"])
+    commands = ([], ["profile"], ["epsilon"], ["publish"], ["lookup"], ["forget"])
+    commands += (["ledger"], ["demo"], ["risk"], ["audit"], ["report"], ["doctor"], ["encoding"])
     helped = "".join(program(*command, "--help").out for command in commands)
     option = r"(?<![\w-])--[a-z]+(?:-[a-z]+)*"
     assert set(re.findall(option, page)) == set(re.findall(option, helped))

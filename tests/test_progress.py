@@ -494,7 +494,7 @@ def test_every_command_that_takes_a_while_has_the_option():
         for name, command in typer.main.get_command(app).commands.items()
         if any("--log-json" in option.opts for option in command.params)
     }
-    assert having == {"demo", "profile", "epsilon", "publish", "audit"}
+    assert having == {"demo", "profile", "epsilon", "publish", "forget", "audit"}
 
 
 # From Python.

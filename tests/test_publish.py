@@ -164,11 +164,14 @@ def test_all_forms_of_a_model(tmp_path):
 
 def test_the_python_of_the_page_runs(tmp_path, monkeypatch, capsys):
     page = Path(__file__).parent.parent / "docs" / "publishing.md"
-    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    published, erased = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    exec(compile(code, "publishing.md", "exec"), {})
+    names: dict = {}
+    exec(compile(published, "publishing.md", "exec"), names)
     assert capsys.readouterr().out.startswith("(Answer(label='no', exposure=")
     assert (tmp_path / "report.json").exists()
+    exec(compile(erased, "publishing.md", "exec"), names)
+    assert Release.load(tmp_path / "model.json").history
 
 
 # -- refusals -------------------------------------------------------------------------------------

@@ -132,6 +132,23 @@ def test_the_page_is_the_same_whatever_the_fate(forget, people_csv, tmp_path, mo
     assert pages[0] == pages[1]
 
 
+def test_the_progress_is_the_same_whatever_the_fate(forget, people_csv, tmp_path, monkeypatch):
+    """Passes over blocks that depend on the number of draws are not reported."""
+    path, events = make_model(people_csv, tmp_path / "m"), []
+    for fate, coin in FATES.items():
+        monkeypatch.setattr(job, "exponentials", lambda count, coin=coin: np.full(count, coin))
+        (tmp_path / "people.ledger.CURATOR-ONLY.json").unlink(missing_ok=True)
+        blocks = ("--engine", "local:2", "--log-json")
+        done = forget(path, "--requests-independent", *blocks, out=fate)
+        assert done.code == 0, done.err
+        lines = [json.loads(line) for line in done.err.splitlines()]
+        events.append([(line["event"], line.get("phase"), line.get("pass")) for line in lines])
+    assert events[0] == events[1]
+    assert [name for event, name, _ in events[0] if event == "phase"][-2:] == [
+        "drawing the model", "writing the certificate",
+    ]  # fmt: skip
+
+
 # -- the document ----------------------------------------------------------------------------------
 
 
@@ -216,6 +233,8 @@ def test_constants_of_the_data_need_review_and_the_certificate_says_why(
     assert read
     page = (tmp_path / "o" / "certificate.CURATOR-ONLY.md").read_text()
     assert "Constants of the model were read from the data" in page
+    assert document_of(certificate).verdict.tone == "caution"
+    assert "Given its constants" in page
     assert read[0] in page
     done = program("report", tmp_path / "o", "--public", "--out", tmp_path / "site")
     assert done.code == 2

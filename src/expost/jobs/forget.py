@@ -268,6 +268,8 @@ class _Work(TableWork):
         erasure = self.run.kept("erasure", _erasure_from)
         if erasure is None:
             erasure = self._drawn()
+        else:
+            progress.phase("drawing the model")
         progress.phase("writing the certificate")
         with writing(job.out, CONTINUE):
             page, files = self._write(erasure)

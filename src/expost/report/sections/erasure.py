@@ -153,25 +153,27 @@ def _law(certificate: Certificate) -> str:
 
 
 def _verdict(certificate: Certificate) -> Verdict:
-    if certificate.total_variation == 0:
+    error = certificate.total_variation
+    within = "" if error == 0 else f", to within {up(error)} in total variation"
+    text = f"The model has the law of {_law(certificate)}{within}."
+    if certificate.read_from_data:
         return Verdict(
-            text=f"The model has the law of {_law(certificate)}.",
-            more="It was drawn again, from the remaining rows alone."
-            if not certificate.is_insertion
-            else "It was drawn again, from all rows.",
-            tone="good",
+            text=f"Given its constants, {text[0].lower()}{text[1:]}",
+            more="Some of these constants were read from the data, and have not changed.",
+            tone="caution",
             priority=20,
         )
-    return Verdict(
-        text=f"The model has the law of {_law(certificate)}, to within"
-        f" {up(certificate.total_variation)} in total variation.",
-        more="The model alone reveals no more than that about whether the rows ever were in the"
-        " data."
-        if not certificate.is_insertion
-        else "",
-        tone="good",
-        priority=20,
-    )
+    return Verdict(text=text, more=_remark(certificate), tone="good", priority=20)
+
+
+def _remark(certificate: Certificate) -> str:
+    """Return what follows from the verdict, or how it was reached."""
+    if certificate.method == "fresh":
+        rows = "from all rows" if certificate.is_insertion else "from the remaining rows alone"
+        return f"It was drawn again, {rows}."
+    if certificate.is_insertion:
+        return ""
+    return "The model alone reveals no more than that about whether the rows ever were in the data."
 
 
 def _tiles(certificate: Certificate) -> Iterator[Tile]:
