@@ -22,7 +22,7 @@ import tables
 from expost.data import Encoding, UnitBall, open_table
 from expost.data.unit_ball import default_intercept
 from expost.erasure.coupling import couple, total_variation
-from expost.erasure.laws import ObjectivePair
+from expost.mechanisms.law_pairs import ObjectivePair
 from expost.estimators import ESTIMATORS
 from expost.glm import Objective
 from expost.losses import Logistic

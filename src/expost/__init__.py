@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from expost.auditing.result import Audit
     from expost.epsilon.choice import EpsilonChoice
     from expost.erasure.certificate import Erasure
-    from expost.erasure.forget import forget
+    from expost.erasure.verb import forget
     from expost.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
     from expost.ledger import Ledger
     from expost.neighbouring.neighbours import neighbours
@@ -45,7 +45,7 @@ _CONTENTS = {
     "Release": "release",
     "audit": "auditing.audit",
     "choose_epsilon": "verbs",
-    "forget": "erasure.forget",
+    "forget": "erasure.verb",
     "identifiability": "profiles.identifiability",
     "neighbours": "neighbouring.neighbours",
     "profile": "verbs",

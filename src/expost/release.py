@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -549,8 +549,7 @@ class Release(Sealed, Displayed):
         entry = replace(entry, kind="erasure", release=last.request)
         if last.method == "fresh":
             return entry
-        mechanism = model_mechanism(self.mechanism)
-        assert isinstance(mechanism, Perturbation)
+        mechanism = cast(Perturbation, model_mechanism(self.mechanism))
         charge = coupling_charge(
             mechanism, self.coupled_rows, rows_per_person=mechanism.rows_per_person
         )

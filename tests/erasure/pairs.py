@@ -9,9 +9,9 @@ from scipy.stats import ks_2samp
 
 from expost.accounting import gaussian_epsilon
 from expost.erasure.coupling import couple
-from expost.erasure.laws import ObjectivePair, OutputPair, Ratio
 from expost.glm import Objective
 from expost.losses import Logistic, Softmax
+from expost.mechanisms.law_pairs import ObjectivePair, OutputPair, Ratio
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.output import OutputPerturbation
 from expost.rows import HeldRows, rows_at, without

@@ -21,18 +21,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from expost.erasure.coins import exponentials
-from expost.erasure.laws import LawPair, Ratio, centre_error
-from expost.errors import ReleaseRefused
 from expost.mechanisms.grid import Grid
-from expost.mechanisms.objective import ObjectivePerturbation
-from expost.mechanisms.output import OutputPerturbation
+from expost.mechanisms.law_pairs import LawPair, Perturbed, Ratio, centre_error
 from expost.mechanisms.ratio_error import UNLIKELY, clamp_probability, ratio_error
+from expost.noise.coins import exponentials
 from expost.types import FloatArray
 
 __all__ = ["Coupled", "couple", "total_variation"]
-
-Perturbed = OutputPerturbation | ObjectivePerturbation
 
 # Coins have 64 random bits, and their logarithms one rounding.
 _COINS = 1e-14
@@ -99,25 +94,23 @@ def couple(
     -------
     Coupled
         The model after the change.
-
-    Raises
-    ------
-    ReleaseRefused
-        If an interval is wider than public constants allow, so that the error is not bounded.
     """
     if coin is None:
         coin = float(exponentials(1, rng)[0])
     if grid.is_clamped(theta):
         # Its cell is unbounded. How often that happens is part of the error.
         return Coupled(theta=_fresh(pair, grid, rng), is_kept=False, ratio=None, tries=1)
-    ratio = _checked(pair, pair.point_of(theta, rng))
+    ratio = pair.ratio(pair.point_of(theta, rng))
+    if not ratio.error <= pair.error_bound:
+        # The noise is longer than the bound assumes; its probability is part of the error, too.
+        return Coupled(theta=_fresh(pair, grid, rng), is_kept=False, ratio=ratio, tries=1)
     if coin > ratio.high:
         return Coupled(theta=theta, is_kept=True, ratio=ratio, tries=0)
     for tries in range(1, _MOST_TRIES):
         other = float(exponentials(1, rng)[0])
         point = pair.draw(other, rng)
         # Accepted with probability 1 − e^ℓ: the exponential is at most −ℓ.
-        if point is not None and other <= -_checked(pair, point).high:
+        if point is not None and _is_accepted(pair.ratio(point), pair.error_bound, other):
             return Coupled(theta=grid.snap(point), is_kept=False, ratio=ratio, tries=tries)
     return Coupled(theta=_fresh(pair, grid, rng), is_kept=False, ratio=ratio, tries=_MOST_TRIES)
 
@@ -147,12 +140,6 @@ def _fresh(pair: LawPair, grid: Grid, rng: np.random.Generator | None) -> FloatA
     return grid.snap(point)
 
 
-def _checked(pair: LawPair, point: FloatArray) -> Ratio:
-    """Return ℓ at a point, whose error must be within the public bound."""
-    ratio = pair.ratio(point)
-    if not ratio.error <= pair.error_bound:
-        raise ReleaseRefused(
-            "fresh=False: the ratio of the two models is known less precisely than public constants"
-            " guarantee; redraw with fresh=True."
-        )
-    return ratio
+def _is_accepted(ratio: Ratio, bound: float, coin: float) -> bool:
+    """Return whether a draw is accepted; not where its ℓ is known less precisely than assumed."""
+    return ratio.error <= bound and coin <= -ratio.high

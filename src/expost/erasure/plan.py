@@ -11,18 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from expost.erasure.coupling import Coupled, couple, total_variation
-from expost.erasure.laws import LawPair, ObjectivePair, OutputPair
 from expost.errors import InvalidInput, ReleaseRefused
 from expost.glm import Objective
 from expost.ledger import Entry
 from expost.mechanisms.encoded import model_mechanism
-from expost.mechanisms.objective import ObjectivePerturbation
-from expost.mechanisms.output import OutputPerturbation
+from expost.mechanisms.law_pairs import LawPair, Perturbed, can_erase, law_pair
 from expost.mechanisms.ratio_error import clamp_probability, ratio_error
 from expost.release import Release, Revision
 from expost.rows import RowBlock, Rows, rows_at, without
@@ -67,7 +65,7 @@ class ErasurePlan:
                 "model: its encoding was released from the rows too, and holds counts of those that"
                 " leave; release both again, without the rows, or with an encoding that is given."
             )
-        if type(mechanism) not in (OutputPerturbation, ObjectivePerturbation):
+        if not can_erase(mechanism):
             raise ReleaseRefused(
                 f"model: was released by {mechanism.kind}, whose erasure is not known to be exact;"
                 " train it again without the rows."
@@ -94,11 +92,9 @@ class ErasurePlan:
             raise InvalidInput("remove: must leave at least 2 rows.")
 
     @property
-    def before(self) -> OutputPerturbation | ObjectivePerturbation:
+    def before(self) -> Perturbed:
         """The mechanism of the model before."""
-        mechanism = model_mechanism(self.release.mechanism)
-        assert isinstance(mechanism, OutputPerturbation | ObjectivePerturbation)
-        return mechanism
+        return cast(Perturbed, model_mechanism(self.release.mechanism))
 
     @property
     def rows_after(self) -> int:
@@ -107,7 +103,7 @@ class ErasurePlan:
         return rows + self.changed if self.is_insertion else rows - self.changed
 
     @cached_property
-    def after(self) -> OutputPerturbation | ObjectivePerturbation:
+    def after(self) -> Perturbed:
         """The mechanism of the model after: the same noise, Λ and grid."""
         return self.before.with_rows(self.rows_after)
 
@@ -136,10 +132,10 @@ class ErasurePlan:
 
         0 where losses are not bounded.
         """
-        if self.is_fresh or self.before.noise != "laplace":
-            return 0.0
         larger = self.after if self.is_insertion else self.before
-        worst, _ = larger.worst_case_of(self.changed)
+        worst, passed = larger.worst_case_of(self.changed)
+        if self.is_fresh or passed > 0:
+            return 0.0
         return math.exp(-worst - self._width) * (1 - 1e-12)
 
     @property
@@ -212,15 +208,8 @@ class ErasurePlan:
 
     def _pair(self, all_rows: Objective, numbers: IntArray) -> LawPair:
         present, changed = self.objectives(all_rows, numbers)
-        before, after = self.before, self.after
-        if isinstance(before, OutputPerturbation) and isinstance(after, OutputPerturbation):
-            return OutputPair.of(before, after, present, changed)
-        assert isinstance(before, ObjectivePerturbation)
-        assert isinstance(after, ObjectivePerturbation)
         rows = rows_at(all_rows.rows, numbers)
-        return ObjectivePair(
-            before=before, after=after, present=present, changed=changed, rows=rows
-        )
+        return law_pair(self.before, self.after, present, changed, rows)
 
     def errors(self, pair: LawPair | None) -> tuple[float, float]:
         """Return (τ, r): the law after is within τ of the exact one for a model moved by r at most.
@@ -243,7 +232,7 @@ class ErasurePlan:
         return min(total * (1 + 1e-12), 1.0), pair.distance
 
     @property
-    def _coupled(self) -> list[OutputPerturbation | ObjectivePerturbation]:
+    def _coupled(self) -> list[Perturbed]:
         """The mechanism with the numbers of rows of all models that are coupled, the new one too.
 
         The law of the model before is itself known to the bounds of the steps that led to it.

@@ -28,9 +28,8 @@ from numpy.typing import NDArray
 from expost.data import Encoding, Table
 from expost.engine import SILENT, Engine, Progress
 from expost.erasure.certificate import Certificate, Erasure, Record
-from expost.erasure.coins import exponentials
-from expost.erasure.forget import check_coupling, check_request, is_fresh_by_default
 from expost.erasure.plan import ErasurePlan, data_digest, request_digest
+from expost.erasure.verb import check_coupling, check_request, is_fresh_by_default
 from expost.errors import InvalidInput
 from expost.files.atomic import sync_folder, write_bytes
 from expost.glm import Objective
@@ -60,6 +59,7 @@ from expost.jobs.runs import identity_of, read_state
 from expost.jobs.streaming import TableWork, inputs_of
 from expost.jobs.table import check_no_feature, key_options, model_encoding, noted, table_notices
 from expost.ledger import Entry, Ledger, append, entries_of, now
+from expost.noise.coins import exponentials
 from expost.preparing import Facts, content_without, objective_of
 from expost.release import Release
 from expost.report import (

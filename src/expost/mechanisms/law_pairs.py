@@ -24,10 +24,9 @@ from typing import Protocol
 import numpy as np
 
 from expost._numerics import ROUNDOFF
-from expost.erasure.coins import exponentials
 from expost.errors import ReleaseRefused
 from expost.glm import Minimiser, Objective
-from expost.mechanisms.base import TOLERANCE
+from expost.mechanisms.base import TOLERANCE, Mechanism
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.output import OutputPerturbation
 from expost.mechanisms.person_losses import loss_of_rows
@@ -40,10 +39,15 @@ from expost.mechanisms.ratio_error import (
 )
 from expost.mechanisms.tangent import Tangent
 from expost.noise import Gaussian, draw
+from expost.noise.coins import exponentials
 from expost.rows import RowBlock
 from expost.types import FloatArray
 
-__all__ = ["LawPair", "ObjectivePair", "OutputPair", "Ratio", "centre_error"]
+__all__ = ["LawPair", "ObjectivePair", "OutputPair", "Perturbed", "Ratio", "can_erase"]
+__all__ += ["centre_error", "law_pair"]
+
+# The mechanisms whose laws are known well enough to be coupled.
+Perturbed = OutputPerturbation | ObjectivePerturbation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -342,7 +346,54 @@ class ObjectivePair:
         return law.rate * size + volume
 
 
-def centre_error(mechanism: OutputPerturbation | ObjectivePerturbation) -> float:
+def can_erase(mechanism: Mechanism) -> bool:
+    """Return whether rows can leave a model of this mechanism exactly.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism of a released model.
+
+    Returns
+    -------
+    bool
+        True for output and objective perturbation as they are, and False for others.
+    """
+    return type(mechanism) in (OutputPerturbation, ObjectivePerturbation)
+
+
+def law_pair(
+    before: Perturbed, after: Perturbed, present: Objective, changed: Objective, rows: RowBlock
+) -> LawPair:
+    """Return P and Q of one change of rows.
+
+    Parameters
+    ----------
+    before, after : OutputPerturbation or ObjectivePerturbation
+        The mechanism with the numbers of rows before and after.
+    present, changed : Objective
+        J over D and over D′.
+    rows : RowBlock
+        The rows that leave or enter.
+
+    Returns
+    -------
+    LawPair
+        The pair.
+
+    Raises
+    ------
+    ReleaseRefused
+        If the error of the ratio is not bounded by public constants.
+    """
+    if isinstance(before, OutputPerturbation):
+        assert isinstance(after, OutputPerturbation)
+        return OutputPair.of(before, after, present, changed)
+    assert isinstance(after, ObjectivePerturbation)
+    return ObjectivePair(before=before, after=after, present=present, changed=changed, rows=rows)
+
+
+def centre_error(mechanism: Perturbed) -> float:
     """Bound the total variation by which computed centres and rounded sums may change P and Q.
 
     Output perturbation: a centre that is computed elsewhere may be 2η/Λ away, which changes Q by at

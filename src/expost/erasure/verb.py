@@ -10,12 +10,12 @@ import numpy as np
 
 from expost import _checks
 from expost.erasure.certificate import Certificate, Erasure, Record
-from expost.erasure.coins import exponentials
 from expost.erasure.plan import ErasurePlan, data_digest, request_digest
 from expost.errors import InvalidInput
 from expost.glm import Objective
 from expost.ledger import Ledger, append, ledger_path, now
 from expost.neighbouring.persons import read_persons
+from expost.noise.coins import exponentials
 from expost.profiles.verb import find_target
 from expost.release import Release
 from expost.types import IntArray
