@@ -59,6 +59,7 @@ _MODULES = (
     "mechanisms",
     "neighbouring",
     "noise",
+    "policy",
     "profiles",
     "publishing",
     "risk",
