@@ -1,7 +1,8 @@
 """``expost check`` and ``expost verify``: results compared with a policy, files with a manifest.
 
 Standard output, JUnit XML and Markdown may end up in build logs: they hold verdicts and limits, and
-measured values only where those are public.
+measured values only where those are public. JUnit and Markdown keep the names that the caller gave
+them, because a pipeline looks for these names; their mode follows the audience of the check.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from expost.files.manifest import FileStatus, manifest_in, verify_manifest
 from expost.jobs.requests import CheckRequest, VerifyRequest
 from expost.policy import Policy, PolicyCheck, Verdict, check
 from expost.report import page_of, render_markdown, render_text
-from expost.types import Audience
 
 __all__ = ["junit", "lines", "run", "verified"]
 
@@ -29,7 +29,7 @@ def run(request: CheckRequest) -> tuple[PolicyCheck, dict[str, Path]]:
     outcome = check(request.paths, policy)
     contents = {"junit": junit(outcome), "markdown": render_markdown(page_of(outcome))}
     files = {
-        name: write_bytes(path, Audience.PUBLIC, contents[name].encode())
+        name: write_bytes(path, outcome.audience, contents[name].encode())
         for name, path in named.items()
     }
     return outcome, files

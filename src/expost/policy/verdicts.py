@@ -106,14 +106,18 @@ class PolicyCheck(Displayed):
 
     Notes
     -----
-    What it displays is public: verdicts and limits, and measured values only where they are public.
-    A verdict on a curator-only figure still tells on which side of the limit the figure is. So the
-    limits must be fixed before the results are seen.
+    It displays verdicts and limits, and measured values only where they are public. A verdict on a
+    curator-only figure still depends on the data: it reveals on which side of the limit the figure
+    is. Many limits would reveal the figure itself, so fix them before the results are seen.
     """
 
     findings: tuple[Finding, ...]
 
-    audience = Audience.PUBLIC
+    @property
+    def audience(self) -> Audience:
+        """Public if every limit is on a public quantity; else the verdicts need review."""
+        public = all(finding.is_public for finding in self.findings)
+        return Audience.PUBLIC if public else Audience.NEEDS_REVIEW
 
     @property
     def verdict(self) -> Verdict:
@@ -160,7 +164,9 @@ class PolicyCheck(Displayed):
         if not isinstance(audience, Audience):
             names = [each.value for each in Audience]
             audience = Audience(_checks.one_of("audience", audience, names))
+        reader = self.audience if audience is not Audience.CURATOR_ONLY else audience
         return {
+            "audience": reader.value,
             "verdict": self.verdict.value,
             "exit_code": self.exit_code,
             "findings": [finding.fields(audience) for finding in self.findings],

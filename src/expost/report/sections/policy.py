@@ -1,8 +1,6 @@
 """The document of a check of results against a policy."""
 
-from typing import Any
-
-from expost.numbers import count, figure
+from expost.numbers import count, lower_text, upper_text
 from expost.policy.verdicts import Finding, PolicyCheck, Verdict
 from expost.report.document import Document, Section, Tile, Tone, one_line, table
 from expost.report.document import Verdict as Headline
@@ -20,19 +18,19 @@ _TONES: dict[Verdict, Tone] = {
 def policy_document(check: PolicyCheck, *, curator: bool = False) -> Document:
     """Return the document of a check; ``curator``: with the measured curator-only values."""
     violated, unanswered = check.of(Verdict.VIOLATED), check.of(Verdict.NOT_ANSWERABLE)
-    lines = len(check.findings)
+    limits = f"{count(len(check.findings))} limit{'' if len(check.findings) == 1 else 's'}"
     if violated:
-        text = f"The policy is violated: {_limits(len(violated))} of {count(lines)}."
+        text = f"The policy is violated: {count(len(violated))} of {limits}."
     elif unanswered:
-        text = f"The policy is not answered: {_limits(len(unanswered))} of {count(lines)}."
+        text = f"The policy is not answered: {count(len(unanswered))} of {limits}."
     else:
-        text = f"The policy is satisfied: {_limits(lines)}."
-    order = sorted(check.findings, key=lambda each: list(_TONES).index(each.verdict) != 1)
+        text = f"The policy is satisfied: {limits}."
+    order = (*violated, *unanswered, *check.of(Verdict.SATISFIED))
 
     def measured(finding: Finding) -> str | None:
         if finding.measured is None:
             return None
-        return _shown(finding.measured) if finding.is_public or curator else "curator only"
+        return _shown(finding) if finding.is_public or curator else "curator only"
 
     section = Section(
         id="policy",
@@ -54,7 +52,7 @@ def policy_document(check: PolicyCheck, *, curator: bool = False) -> Document:
     return Document(
         kind="policy",
         title="Results and their policy",
-        audience=Audience.CURATOR_ONLY if curator else Audience.PUBLIC,
+        audience=Audience.CURATOR_ONLY if curator else check.audience,
         verdict=Headline(text=text, tone=_TONES[check.verdict]),
         tiles=tuple(
             Tile(label=verdict.value.capitalize(), value=count(len(check.of(verdict))))
@@ -64,10 +62,9 @@ def policy_document(check: PolicyCheck, *, curator: bool = False) -> Document:
     )
 
 
-def _limits(number: int) -> str:
-    return "1 limit" if number == 1 else f"{count(number)} limits"
-
-
-def _shown(value: Any) -> str:
-    """Return a measured value; more digits than usual, because it is compared with a limit."""
-    return figure(value, "up", 6) if isinstance(value, float) else one_line(value)
+def _shown(finding: Finding) -> str:
+    """Return the measured value, rounded towards the limit that it was compared with."""
+    value = finding.measured
+    if not isinstance(value, float):
+        return one_line(value)
+    return lower_text(value) if finding.limit.quantity.least else upper_text(value)
