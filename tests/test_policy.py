@@ -310,17 +310,6 @@ def test_results_of_different_models_are_refused(tmp_path):
     assert check(SEALED / "report-independent.json", policy).exit_code == 0
 
 
-def test_the_ledger_composes_all_releases_and_must_list_the_model():
-    ledger = SEALED / "ledger.json"
-    listed = Ledger.load(ledger)
-    if any(entry.seeded or not entry.has_guarantee for entry in listed.entries):
-        assert verdict_of(ledger, "composed_epsilon>100") is VIOLATED
-    model = SEALED / "model-three-classes.json"
-    held = json.loads(model.read_text())["sha256"] in {e.release for e in listed.entries}
-    finding = check([ledger, model], Policy.of("composed_epsilon>100")).findings[0]
-    assert held or finding.verdict is UNANSWERED
-
-
 # -- attacks ----------------------------------------------------------------------------------------
 
 
@@ -379,6 +368,19 @@ def test_the_rows_of_a_real_profile_are_those_of_its_table(made):
     (finding,) = check(made / "profile", Policy.of("certainty>0.5")).findings
     assert finding.verdict is VIOLATED
     assert exact <= mpf(finding.measured) <= exact * (1 + mpf(10) ** -14)
+
+
+def test_the_ledger_composes_all_releases_and_must_list_the_model(made):
+    ledger, model = made / "people.ledger.CURATOR-ONLY.json", made / "profile" / "model.json"
+    assert verdict_of([ledger, model], "composed_epsilon>1.1") is SATISFIED
+    assert verdict_of([ledger, model], "composed_epsilon>0.9") is VIOLATED
+    finding = check(ledger, Policy.of("composed_epsilon@1e-4>0.9")).findings[0]
+    composed = Ledger.load(ledger).composed(1e-4).row("pld").epsilon
+    assert finding.measured == composed
+    other = SEALED / "model-output-laplace.json"
+    assert verdict_of([ledger, other], "composed_epsilon>100") is UNANSWERED
+    # One of its releases has a seed or no guarantee, so that all together have none.
+    assert verdict_of(SEALED / "ledger.json", "composed_epsilon>100") is VIOLATED
 
 
 def test_old_evidence_violates_and_undated_evidence_does_not_answer(made):
