@@ -410,14 +410,14 @@ def _choice(facts: Facts, path: Path) -> Sequence[str]:
     _check_listed(path)
     value = read_json(path)
     recommended, utility = value["recommended"], value["utility"]
-    found: dict[str, float] = {}
+    scores: dict[str, float] = {}
     if recommended is not None and utility is not None:
         epsilons = utility["epsilons"]
         for name in ("auc", "r2"):
             if name in utility and recommended in epsilons:
                 index = epsilons.index(recommended)
-                found[name] = number(utility[name]["low"][index], name)
-    facts.utilities.append(found)
+                scores[name] = number(utility[name]["low"][index], name)
+    facts.utilities.append(scores)
     return ("epsilon",)
 
 

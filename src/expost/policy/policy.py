@@ -201,9 +201,9 @@ def _entries(name: str, value: Any, *keys: str) -> Iterator[tuple[str, dict[str,
     if not isinstance(value, list) or not value:
         raise InvalidInput(f"{name}: must be a list of tables, as [{{ {keys[0]} = 0.5, … }}].")
     for index, entry in enumerate(value):
-        place = f"{name}[{index}]"
-        _check_keys(place, _table(place, entry), dict.fromkeys(keys))
-        yield place, entry
+        entry_name = f"{name}[{index}]"
+        _check_keys(entry_name, _table(entry_name, entry), dict.fromkeys(keys))
+        yield entry_name, entry
 
 
 def _required(name: str, entry: Mapping[str, Any], key: str) -> Any:
@@ -240,22 +240,22 @@ def _audience(name: str, value: Any, _: Mapping[str, Any]) -> Iterator[Limit]:
 
 
 def _quantiles(name: str, value: Any, _: Mapping[str, Any]) -> Iterator[Limit]:
-    for place, entry in _entries(name, value, "share", "certainty"):
-        level = probability(f"{place}.share", _required(place, entry, "share"))
-        limit = certainty(f"{place}.certainty", _required(place, entry, "certainty"))
+    for entry_name, entry in _entries(name, value, "share", "certainty"):
+        level = probability(f"{entry_name}.share", _required(entry_name, entry, "share"))
+        limit = certainty(f"{entry_name}.certainty", _required(entry_name, entry, "certainty"))
         yield Limit(name="certainty_quantile", limit=limit, at=level)
 
 
 def _above(name: str, value: Any, _: Mapping[str, Any]) -> Iterator[Limit]:
-    for place, entry in _entries(name, value, "certainty", "rows", "share"):
-        level = certainty(f"{place}.certainty", _required(place, entry, "certainty"))
+    for entry_name, entry in _entries(name, value, "certainty", "rows", "share"):
+        level = certainty(f"{entry_name}.certainty", _required(entry_name, entry, "certainty"))
         if len(entry) == 1:
-            raise InvalidInput(f"{place}: states no limit; add rows or share.")
+            raise InvalidInput(f"{entry_name}: states no limit; add rows or share.")
         if "rows" in entry:
-            limit = count(f"{place}.rows", entry["rows"])
+            limit = count(f"{entry_name}.rows", entry["rows"])
             yield Limit(name="rows_above", limit=limit, at=level)
         if "share" in entry:
-            limit = zero_or_probability(f"{place}.share", entry["share"])
+            limit = zero_or_probability(f"{entry_name}.share", entry["share"])
             yield Limit(name="share_above", limit=limit, at=level)
 
 
@@ -275,9 +275,11 @@ def _attack_names() -> tuple[str, ...]:
 
 
 def _true_positives(name: str, value: Any, _: Mapping[str, Any]) -> Iterator[Limit]:
-    for place, entry in _entries(name, value, "fpr", "at_most"):
-        level = rate(f"{place}.fpr", _required(place, entry, "fpr"))
-        limit = zero_or_probability(f"{place}.at_most", _required(place, entry, "at_most"))
+    for entry_name, entry in _entries(name, value, "fpr", "at_most"):
+        level = rate(f"{entry_name}.fpr", _required(entry_name, entry, "fpr"))
+        limit = zero_or_probability(
+            f"{entry_name}.at_most", _required(entry_name, entry, "at_most")
+        )
         yield Limit(name="attack_tpr", limit=limit, at=level)
 
 
