@@ -2,19 +2,24 @@
 
 import json
 import math
+import shutil
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from mpmath import mp, mpf
 
 from expost.errors import InvalidInput
+from expost.jobs.profile import run as run_profile
+from expost.jobs.requests import ProfileRequest
 from expost.ledger import Ledger
 from expost.policy import Policy, PolicyCheck, Verdict, check
 from expost.policy.facts import certainties
 from expost.policy.quantities import QUANTITIES
+from expost.release import Release
 from expost.report import document_of, page_of, parse_json, render_json, render_markdown
 from expost.types import Audience
 from gates import make_gate, write_audit, write_profile
@@ -280,6 +285,20 @@ def test_a_report_costs_what_it_adds(tmp_path):
     assert spent is not None
 
 
+def test_a_page_about_a_guarantee_answers_if_it_is_public(program, tmp_path):
+    for options, expected in (
+        (("--epsilon", 1, "--delta", 1e-6), SATISFIED),
+        (("--epsilon", 2), VIOLATED),
+        (("--max-posterior", 0.6), UNANSWERED),
+        ((SEALED / "model-output-laplace.json",), SATISFIED),
+        # ε = 1 is requested of it, and its page cannot be told from that of a private model.
+        ((SEALED / "model-leaking.json",), UNANSWERED),
+    ):
+        out = tmp_path / str(len(list(tmp_path.iterdir())))
+        assert program("risk", *options, "--out", out).code == 0
+        assert verdict_of(out, "epsilon>1") is expected, options
+
+
 def test_a_refuted_guarantee_satisfies_no_limit(tmp_path):
     model = SEALED / "model-output-laplace.json"
     described = check_description(model)
@@ -294,8 +313,6 @@ def test_a_refuted_guarantee_satisfies_no_limit(tmp_path):
 
 
 def check_description(model: Path) -> str:
-    from expost.release import Release
-
     return Release.load(model).mechanism.describe()
 
 
@@ -360,8 +377,6 @@ def test_every_limit_but_r2_is_answered_by_real_results(results):
 
 
 def test_the_rows_of_a_real_profile_are_those_of_its_table(made):
-    import pyarrow.parquet as pq
-
     table = pq.read_table(made / "profile" / "profile.CURATOR-ONLY.parquet")
     low, high = (table.column(name).to_pylist() for name in ("loss_low", "loss_high"))
     exact = max(naive_certainty(a, b) for a, b in zip(low, high, strict=True))
@@ -396,8 +411,6 @@ def test_old_evidence_violates_and_undated_evidence_does_not_answer(made):
 
 
 def test_a_file_that_was_edited_is_refused(made, tmp_path):
-    import shutil
-
     policy = Policy.of("certainty>0.9")
     for name in (
         "profile.CURATOR-ONLY.json",
@@ -413,6 +426,37 @@ def test_a_file_that_was_edited_is_refused(made, tmp_path):
         path.write_bytes(content.replace(b"1", b"2", 1))
         with pytest.raises(InvalidInput, match=name.partition(".")[0]):
             check(folder, policy)
+
+
+def test_the_parts_of_a_profile_in_blocks_are_read_and_checked(made, tmp_path):
+    out = tmp_path / "blocks"
+    run_profile(
+        ProfileRequest(
+            source=str(made / "people.csv"),
+            name="people.csv",
+            target="income",
+            id_column="number",
+            model=made / "profile" / "model.json",
+            engine="local:1",
+            out=out,
+            ledger=made / "people.ledger.CURATOR-ONLY.json",
+        )
+    )
+    whole, parts = (
+        check(folder, Policy.of("certainty>0.9")).findings[0].measured
+        for folder in (made / "profile", out)
+    )
+    assert parts == pytest.approx(whole, abs=1e-6)
+    (part,) = (out / "profile.CURATOR-ONLY.parquet").glob("part-*.parquet")
+    content = part.read_bytes()
+    part.write_bytes(content.replace(b"PAR1", b"PAR2", 1))
+    with pytest.raises(InvalidInput, match="is damaged"):
+        check(out, Policy.of("certainty>0.9"))
+    part.write_bytes(content)
+    listed = out / "profile.CURATOR-ONLY.parquet" / "_manifest.json"
+    listed.write_text(listed.read_text() + " ")
+    with pytest.raises(InvalidInput, match="was changed"):
+        check(out, Policy.of("certainty>0.9"))
 
 
 def test_paths_without_a_result_are_refused(tmp_path):

@@ -22,6 +22,8 @@ from scipy.special import expit
 
 from expost.errors import InvalidInput
 from expost.files.atomic import read_json
+from expost.files.parts import MANIFEST as PARTS
+from expost.files.parts import PartStore
 from expost.files.sealed import number
 from expost.ledger import Ledger
 from expost.numbers import summed_up
@@ -36,6 +38,8 @@ _LIST = Audience.CURATOR_ONLY.file_name(".expost-manifest", "json")
 _MADE = "%Y-%m-%d %H:%M UTC"
 # The kinds of pages whose figures are evidence; each needs a date.
 _DATED = ("profile", "audit", "epsilon")
+# The columns of the certified interval of a loss.
+_INTERVAL = ("loss_low", "loss_high")
 # More than the roundings of sigmoid.
 _ROUNDING = 1 + 8 * 2.0**-52
 _UNKNOWN = (LookupError, TypeError, ValueError, AttributeError)
@@ -296,7 +300,9 @@ def _page(facts: Facts, path: Path) -> Sequence[str]:
         raise InvalidInput(f"{path}: {error}") from None
     undated = []
     for document in page.documents:
-        if document.kind == "risk" and not document.facts.get("is_goal"):
+        # A page that is not public may be of a seeded model, or of one without a guarantee.
+        public = document.audience is Audience.PUBLIC
+        if document.kind == "risk" and public and not document.facts.get("is_goal"):
             epsilon = number(document.facts["epsilon"], "epsilon", infinite=True)
             delta = number(document.facts["delta"], "delta")
             facts.guarantees.append(GuaranteeFacts(source="risk", epsilon=epsilon, delta=delta))
@@ -335,13 +341,12 @@ def _rows(path: Path, table: Any, count: Any) -> FloatArray | None:
             raise InvalidInput(f"{path}: its table is in another folder; make it again.")
         if not file.exists():
             return None
-        if file.is_file():
-            _check_listed(file)
+        # Of rows in blocks, the list of the parts is listed.
+        _check_listed(file, file / PARTS if file.is_dir() else file)
         low, high = _columns(file)
     else:
         low, high = (
-            np.array([math.inf if entry == "infinity" else entry for entry in table[name]], float)
-            for name in ("loss_low", "loss_high")
+            np.array([_number(entry) for entry in table[name]], float) for name in _INTERVAL
         )
     certainty = certainties(low, high)
     if len(certainty) != count:
@@ -352,13 +357,27 @@ def _rows(path: Path, table: Any, count: Any) -> FloatArray | None:
     return certainty
 
 
+def _number(entry: Any) -> float:
+    """Return a loss as JSON holds it: null where it is not known."""
+    if entry is None:
+        return math.nan
+    return -math.inf if entry == "-infinity" else number(entry, "loss", infinite=True)
+
+
 def _columns(file: Path) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of the intervals in a Parquet file, or in a folder of parts."""
     import pyarrow as pa
     import pyarrow.parquet
 
     try:
-        table = pa.parquet.read_table(file, columns=["loss_low", "loss_high"])
-        low, high = (table.column(name).to_numpy() for name in ("loss_low", "loss_high"))
+        if file.is_dir():
+            tables = list(PartStore(folder=file).tables(list(_INTERVAL)))
+        else:
+            tables = [pa.parquet.read_table(file, columns=list(_INTERVAL))]
+        low, high = (
+            np.concatenate([table.column(name).to_numpy() for table in tables])
+            for name in _INTERVAL
+        )
     except (pa.ArrowException, OSError, KeyError) as error:
         raise InvalidInput(
             f"{file}: is not a table of rows ({type(error).__name__}); make it again."
@@ -421,8 +440,11 @@ def _choice(facts: Facts, path: Path) -> Sequence[str]:
     return ("epsilon",)
 
 
-def _check_listed(path: Path) -> None:
-    """Refuse a file that differs from the one that the command listed in its folder."""
+def _check_listed(path: Path, content: Path | None = None) -> None:
+    """Refuse a file that differs from the one that the command listed in its folder.
+
+    ``content`` is the file whose checksum is listed, if not ``path``.
+    """
     listed = path.parent / _LIST
     if not listed.exists():
         return
@@ -431,7 +453,7 @@ def _check_listed(path: Path) -> None:
         raise InvalidInput(
             f"{path}: is not in the list of files that expost wrote there; make it again."
         )
-    with path.open("rb") as file:
+    with (path if content is None else content).open("rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() not in files[path.name]:
             raise InvalidInput(f"{path}: was changed after expost wrote it; make it again.")
 
