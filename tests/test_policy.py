@@ -2,6 +2,7 @@
 
 import json
 import math
+import random
 import shutil
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -22,6 +23,7 @@ from expost.policy.quantities import QUANTITIES
 from expost.release import Release
 from expost.report import document_of, page_of, parse_json, render_json, render_markdown
 from expost.types import Audience
+from fuzz.damage import altered, damaged, spelled
 from gates import make_gate, write_audit, write_profile
 
 SEALED = Path(__file__).parent / "sealed"
@@ -474,6 +476,42 @@ def test_paths_without_a_result_are_refused(tmp_path):
     other.write_text('{"format": "expost-profile/99"}')
     with pytest.raises(InvalidInput, match="this expost reads 'expost-profile/2'"):
         check(other, policy)
+
+
+def test_damaged_results_and_policies_are_read_or_refused(made, tmp_path):
+    """No damage ends in another error; which file it is, is part of the message."""
+    rng = random.Random(23)
+    policy = Policy.from_toml(EVERY_KEY)
+    read: list[str] = []
+    refused: list[tuple[str, str]] = []
+
+    def attempt(name, call):
+        try:
+            call()
+            read.append(name)
+        except InvalidInput as refusal:
+            refused.append((name, str(refusal)))
+
+    whole = {
+        name: json.loads((made / folder / name).read_text())
+        for folder, name in (
+            ("profile", "profile.CURATOR-ONLY.json"),
+            ("audit", "figures.CURATOR-ONLY.json"),
+        )
+    }
+    profile = whole["profile.CURATOR-ONLY.json"]
+    profile["table"] = {"loss_low": [0.1, None, "-infinity"], "loss_high": [0.2, 0.3, "infinity"]}
+    profile["figures"]["count"] = 3
+    for _ in range(400):
+        for name, value in whole.items():
+            path = tmp_path / name
+            path.write_bytes(spelled(rng, altered(rng, value)))
+            attempt(name, lambda: check(path, policy).to_dict("curator-only"))  # noqa: B023 (now)
+        path = tmp_path / "policy.toml"
+        path.write_bytes(damaged(rng, EVERY_KEY.encode()))
+        attempt(path.name, lambda: Policy.load(path))  # noqa: B023 (called now)
+    assert [message for name, message in refused if name not in message] == []
+    assert min(len(read), len(refused)) > 100
 
 
 # -- what is shown ----------------------------------------------------------------------------------

@@ -303,8 +303,9 @@ def _page(facts: Facts, path: Path) -> Sequence[str]:
         # A page that is not public may be of a seeded model, or of one without a guarantee.
         public = document.audience is Audience.PUBLIC
         if document.kind == "risk" and public and not document.facts.get("is_goal"):
-            epsilon = number(document.facts["epsilon"], "epsilon", infinite=True)
-            delta = number(document.facts["delta"], "delta")
+            stated = document.facts["epsilon"]
+            epsilon = math.inf if stated in ("infinity", math.inf) else _finite(stated)
+            delta = _finite(document.facts["delta"])
             facts.guarantees.append(GuaranteeFacts(source="risk", epsilon=epsilon, delta=delta))
         if document.made is None:
             undated.append(document.kind)
@@ -324,9 +325,9 @@ def _profile(facts: Facts, path: Path) -> Sequence[str]:
     utility = {}
     fit = value["fit"]
     if fit is not None and fit["auc"] is not None:
-        utility["auc"] = number(fit["auc"], "auc")
+        utility["auc"] = _score(fit["auc"], 0.0)
     if fit is not None and fit["measure"] == "R²":
-        utility["r2"] = number(fit["released"], "released")
+        utility["r2"] = _score(fit["released"])
     facts.profiles.append(
         ProfileFacts(description=str(value["model"]), certainty=certainty, utility=utility)
     )
@@ -358,10 +359,28 @@ def _rows(path: Path, table: Any, count: Any) -> FloatArray | None:
 
 
 def _number(entry: Any) -> float:
-    """Return a loss as JSON holds it: null where it is not known."""
+    """Return a loss as JSON holds it, null where it is not known; −∞ counts as ∞."""
     if entry is None:
         return math.nan
-    return -math.inf if entry == "-infinity" else number(entry, "loss", infinite=True)
+    if entry in ("infinity", "-infinity"):
+        return math.inf
+    return _finite(entry)
+
+
+def _finite(value: Any) -> float:
+    """Return a finite number; the caller names the file of one that is none."""
+    try:
+        return number(value)
+    except InvalidInput:
+        raise TypeError from None
+
+
+def _score(value: Any, least: float = -math.inf) -> float:
+    """Return a score of at most 1."""
+    score = _finite(value)
+    if not least <= score <= 1:
+        raise ValueError
+    return score
 
 
 def _columns(file: Path) -> tuple[FloatArray, FloatArray]:
@@ -413,7 +432,7 @@ def _audit(facts: Facts, path: Path) -> Sequence[str]:
     for figures in attacks.values():
         for name in ("auc", "tpr_at_1_percent", "tpr_at_01_percent"):
             for end in ("value", "high"):
-                number(figures[name][end], name)
+                _score(figures[name][end], 0.0)
     facts.audits.append(
         AuditFacts(
             description=str(value["model"]),
@@ -435,7 +454,7 @@ def _choice(facts: Facts, path: Path) -> Sequence[str]:
         for name in ("auc", "r2"):
             if name in utility and recommended in epsilons:
                 index = epsilons.index(recommended)
-                scores[name] = number(utility[name]["low"][index], name)
+                scores[name] = _score(utility[name]["low"][index])
     facts.utilities.append(scores)
     return ("epsilon",)
 
