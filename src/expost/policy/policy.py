@@ -262,7 +262,7 @@ def _above(name: str, value: Any, _: Mapping[str, Any]) -> Iterator[Limit]:
 def _attacks(name: str, value: Any, _: Mapping[str, Any]) -> Iterator[Limit]:
     known = _attack_names()
     if not isinstance(value, list) or not value:
-        raise InvalidInput(f"{name}: must be a list of attacks, as ['lira-online'].")
+        raise InvalidInput(f"{name}: must be a list of attacks, as [{known[0]!r}].")
     for attack in value:
         yield Limit(name="attack", limit=_checks.one_of(name, attack, known))
 
