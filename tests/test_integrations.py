@@ -42,13 +42,18 @@ def made(tmp_path_factory) -> Path:
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    """The environment of a job: the program on the PATH, and a pip that only records."""
+    """The environment of a job: this expost on the PATH, and a pip that only records."""
     stubs = folder / "stubs"
     stubs.mkdir(exist_ok=True)
-    stub = stubs / "python"
-    stub.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> "{folder / "installed"}"\n')
-    stub.chmod(0o755)
-    path = os.pathsep.join([str(stubs), str(Path(sys.executable).parent), os.environ["PATH"]])
+    scripts = {
+        "python": f'printf "%s\\n" "$@" >> "{folder / "installed"}"',
+        "expost": f'exec "{sys.executable}" -c "from expost.cli.main import program; program()" "$@"',
+    }
+    for name, script in scripts.items():
+        stub = stubs / name
+        stub.write_text(f"#!/bin/sh\n{script}\n")
+        stub.chmod(0o755)
+    path = os.pathsep.join([str(stubs), os.environ["PATH"]])
     return {**os.environ, "PATH": path, "COLUMNS": "200", **more}
 
 
