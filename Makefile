@@ -115,8 +115,8 @@ check: .venv/.dev
 	$(MAKE) --no-print-directory -j 2 lint types docs record
 
 lint: .venv/.dev
-	$(BIN)/ruff check src papers tests bench tools
-	$(BIN)/ruff format --check src papers tests bench tools
+	$(BIN)/ruff check src papers tests bench tools integrations
+	$(BIN)/ruff format --check src papers tests bench tools integrations
 	$(BIN)/lint-imports
 
 types: .venv/.dev

@@ -374,6 +374,14 @@ NONSENSE = {
     },
     "ledger": FOLDER_OPTIONS | {"paths": "none.json", "add": "none.json", "delta": "nan"},
     "report": FOLDER_OPTIONS | {"paths": "none"},
+    "check": {
+        "paths": "none.json",
+        "policy": "none.toml",
+        "fail_on": "epsilon>=1",
+        "junit": "none/o.xml",
+        "markdown": "none/o.md",
+    },
+    "verify": {"folder": "none"},
     "doctor": {},
 }
 # Options that take any text.
@@ -389,6 +397,7 @@ NEEDED = {
     "lookup": "{report} {person}",
     "ledger": "{model}",
     "report": "{folder}/profile",
+    "check": "{folder}/profile --fail-on epsilon>1",
 }
 
 
