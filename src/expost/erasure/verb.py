@@ -82,8 +82,9 @@ def forget(
     target = find_target(model, None)
     if target is None or target.release is None:
         raise InvalidInput(
-            f"model: {type(model).__name__} was not released by expost; pass a fitted expost"
-            " estimator, its release_, or the path of a model.json."
+            f"model: {type(model).__name__} was not released by output or objective perturbation;"
+            " pass a fitted expost estimator, its release_, or the path of a model.json. Train a"
+            " network of DP-SGD again without the rows: its steps are not stored."
         )
     release = target.release
     named = _named(remove, insert)
