@@ -33,7 +33,7 @@ __all__ = ["GaussianDP", "gaussian_dp"]
 _LARGEST_EPSILON = 300.0
 # Points of the first grid, and points that are added where the statement is tightest.
 _POINTS = 24
-_ADDED = 16
+_ADDED = 24
 # Relative widths of μ and of the error at which no point is added.
 _WIDTH = 1e-3
 _ERROR_WIDTH = 0.05
