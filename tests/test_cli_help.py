@@ -20,7 +20,7 @@ from expost.publishing.publish import KINDS
 from program import PROGRAM, Ran, finished, imported
 
 COMMANDS = {
-    "demo", "doctor", "encoding", "epsilon", "profile", "risk", "audit", "publish", "lookup", "report", "ledger",
+    "demo", "doctor", "encoding", "epsilon", "profile", "risk", "audit", "publish", "lookup", "card", "report", "ledger",
 }  # fmt: skip
 
 

@@ -350,6 +350,8 @@ NONSENSE = {
     },
     "ledger": FOLDER_OPTIONS | {"paths": "none.json", "add": "none.json", "delta": "nan"},
     "report": FOLDER_OPTIONS | {"paths": "none"},
+    "card": FOLDER_OPTIONS
+    | {"paths": "none.json", "name": "a/b/c", "license": "GPL!", "baseline": "2"},
     "doctor": {},
 }
 # Options that take any text.
@@ -364,6 +366,7 @@ NEEDED = {
     "lookup": "{report} {person}",
     "ledger": "{model}",
     "report": "{folder}/profile",
+    "card": "{model}",
 }
 
 

@@ -57,6 +57,8 @@ _STEMS = (
     ("exposure", "png"),
     ("comparison", "json"),
     ("comparison", "parquet"),
+    ("card", "md"),
+    ("deployment", "yaml"),
 )
 # The files other than releases that a command may write.
 RESULTS = tuple(

@@ -27,7 +27,9 @@ from expost.jobs.options import (
     options_of,
     read_baseline,
     read_bytes,
+    read_id,
     read_labels,
+    read_model_name,
     read_range,
     read_share,
 )
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AuditRequest",
+    "CardRequest",
     "DemoRequest",
     "DoctorRequest",
     "EncodingRequest",
@@ -124,6 +127,17 @@ Missing = Annotated[
         TABLE,
         metavar="TOKEN",
         default="'' and '?'",
+    ),
+]
+Baseline = Annotated[
+    float | Mapping[str, float] | None,
+    Option(
+        "Bound re-identification, attribute inference and reconstruction by an attacker who"
+        " succeeds with this probability without the release, as 0.001 or 1/1000; or NAME=P for"
+        " some of reidentification, attribute-inference and reconstruction.",
+        CRITERIA,
+        metavar="P",
+        read=read_baseline,
     ),
 ]
 
@@ -753,17 +767,7 @@ class RiskRequest(AnswerRequest):
             default="δ if the noise is known, 10 δ for any mechanism",
         ),
     ] = None
-    baseline: Annotated[
-        float | Mapping[str, float] | None,
-        Option(
-            "Bound re-identification, attribute inference and reconstruction by an attacker who"
-            " succeeds with this probability without the release, as 0.001 or 1/1000; or NAME=P for"
-            " some of reidentification, attribute-inference and reconstruction.",
-            CRITERIA,
-            metavar="P",
-            read=read_baseline,
-        ),
-    ] = None
+    baseline: Baseline = None
     plot: Annotated[
         Path | None,
         Option(
@@ -808,6 +812,32 @@ class ReportRequest(FolderRequest):
         Option("Folders that expost commands wrote, or summaries in them.", metavar="PATH"),
     ]
     public: Annotated[bool, Option("Show only what is public.", CRITERIA)] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardRequest(Request):
+    """Options of ``expost card``."""
+
+    paths: Annotated[
+        tuple[Path, ...],
+        Option("model.json, report.json, summaries, or folders with them.", metavar="RESULT"),
+    ]
+    name: Annotated[
+        str | None,
+        Option("Name of the model, as org/model.", CRITERIA, metavar="NAME", read=read_model_name),
+    ] = None
+    license: Annotated[
+        str | None,
+        Option("Identifier of its licence, as apache-2.0.", CRITERIA, metavar="ID", read=read_id),
+    ] = None
+    baseline: Baseline = None
+    out: Annotated[
+        Path,
+        Option("Folder for the results.", RESULTS, metavar="DIR", default="a new one, expost-…"),
+    ]
+    force: Annotated[bool, Option("Overwrite the results of an earlier run in DIR.", RESULTS)] = (
+        False
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,6 +51,12 @@ class Risk:
     goal: str
     knowledge: str
 
+    @property
+    def assumption(self) -> str:
+        """What the bound assumes, in sentences."""
+        label, knowledge = self.label, self.knowledge
+        return f"{label[0].upper()}{label[1:]}: {knowledge[0].lower()}{knowledge[1:]}"
+
 
 RISKS = {
     risk.name: risk

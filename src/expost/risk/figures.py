@@ -131,11 +131,12 @@ def _gaussian_dp_figures(routes: Sequence[Route], setting: Setting) -> list[Figu
             stated[route.key] = statement
     if not stated:
         return []
-    first = next(iter(stated.values()))
+    first, slip = next(iter(stated.values())), max(each.slip for each in stated.values())
+    at = f" at delta = {upper_text(slip, 3)}" if slip > 0 else ""
     return [
         Figure(
             name="gaussian_dp",
-            label="mu of Gaussian DP, at most",
+            label=f"mu of Gaussian DP{at}, at most",
             by={key: each.mu for key, each in stated.items()},
             shown={key: at_most(each.mu, DIGITS) for key, each in stated.items()},
             sentence=gaussian_dp_sentence(first.mu, slip=first.slip, error=first.error),

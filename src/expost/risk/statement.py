@@ -259,7 +259,7 @@ class Identifiability(Displayed):
 
     @property
     def gaussian_dp(self) -> float | None:
-        """μ of the Gaussian guarantee that the guarantee implies; None where there is none."""
+        """μ of the Gaussian guarantee that is implied, up to ``delta``; None if there is none."""
         return self._first("gaussian_dp")
 
     @property

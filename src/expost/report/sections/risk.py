@@ -339,11 +339,7 @@ def _attack_blocks(identifiability: Identifiability) -> Iterator[Block]:
             for attack in attacks
         ),
     )
-    knowledge = (
-        f"{attack.risk.label[0].upper()}{attack.risk.label[1:]}: {attack.risk.knowledge}"
-        for attack in attacks
-    )
-    yield Bullets(items=tuple(knowledge))
+    yield Bullets(items=tuple(attack.risk.assumption for attack in attacks))
 
 
 def _table(identifiability: Identifiability, figures: list[statement.Figure]) -> Table:
