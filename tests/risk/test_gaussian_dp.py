@@ -8,8 +8,14 @@ from scipy.special import ndtr, ndtri
 
 import expost
 from expost.errors import InvalidInput
-from expost.risk import DPSGD, Composition, EpsilonDelta, GaussianNoise, NormLaplaceNoise
-from expost.risk.gaussian_dp import gaussian_dp
+from expost.risk import (
+    DPSGD,
+    Composition,
+    EpsilonDelta,
+    GaussianNoise,
+    NormLaplaceNoise,
+    gaussian_dp,
+)
 
 # With the additive term of the statement, and the width of the proof.
 CASES = (
@@ -105,6 +111,20 @@ def test_gaussian_noise_is_itself():
         stated = gaussian_dp(guarantee)
         assert stated.mu == pytest.approx(mu, rel=1e-14)
         assert stated.error == stated.slip == 0
+
+
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-16, 1e-8, 9e-7, 1.1e-6])
+@pytest.mark.parametrize("delta", [0.0, 1e-12])
+def test_tiny_epsilon(epsilon, delta):
+    """μ/√(2π) is the advantage, and ε/2 that of ε: both sides of the smallest grid."""
+    guarantee = EpsilonDelta(epsilon=epsilon, delta=delta)
+    stated = gaussian_dp(guarantee, slip=delta)
+    assert stated.mu == pytest.approx(epsilon * math.sqrt(math.pi / 2), rel=1e-2)
+    for alpha in (1e-6, 0.01, 0.3, 0.5, 0.9):
+        allowed = GaussianNoise(mu=stated.mu).true_positive_rate(alpha) + delta
+        assert guarantee.true_positive_rate(alpha) <= allowed * (1 + 1e-14)
+    overstated = 0.5 * (GaussianNoise(mu=stated.mu).advantage + delta - guarantee.advantage)
+    assert overstated <= stated.error <= epsilon + delta
 
 
 def test_edges():

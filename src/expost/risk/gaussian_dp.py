@@ -31,6 +31,8 @@ __all__ = ["GaussianDP", "gaussian_dp"]
 
 # Past this ε nothing useful is left to state, and e^ε nears the end of float64.
 _LARGEST_EPSILON = 300.0
+# Below this the points of a grid are no longer apart in float64.
+_SMALLEST_EPSILON = 1e-6
 # Points of the first grid, and points that are added where the statement is tightest.
 _POINTS = 24
 _ADDED = 24
@@ -97,6 +99,11 @@ def gaussian_dp(guarantee: Guarantee, *, slip: float = 0.0) -> GaussianDP:
         return GaussianDP(mu=math.inf, least=0.0, slip=slip, error=1.0)
     if end == 0:
         return GaussianDP(mu=0.0, least=0.0, slip=slip, error=slip)
+    if end < _SMALLEST_EPSILON:
+        # (ε, δ₀) alone: −2Φ⁻¹(1/(1 + e^ε)) is ε√(π/2), and δ_μ(0) at most μ/√(2π), but for ε³.
+        mu = up(end * math.sqrt(0.5 * math.pi), error=_WIDTH)
+        error = up(0.5 * (mu / math.sqrt(2 * math.pi) + slip), most=1.0)
+        return GaussianDP(mu=mu, least=0.0, slip=slip, error=error)
     # From ε(δ₀) on, δ(ε) ≤ δ₀ and every μ is enough.
     # More points near 0, where most of an error is.
     epsilon = [end * (point / _POINTS) ** 2 for point in range(_POINTS)] + [end]
