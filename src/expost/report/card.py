@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from expost.mechanisms.statement import statements
-from expost.numbers import for_persons, number, symbols, upper_text
+from expost.numbers import number, symbols, upper_text
 from expost.publishing.report import PublishedReport
 from expost.release import Release
 from expost.report.document import Document, one_line
@@ -99,9 +99,10 @@ class ModelCard:
     def relation(self) -> str:
         """Neighbouring data sets, in words."""
         mechanism = self.release.mechanism
-        change = "replaced" if mechanism.covers(Neighbouring.REPLACE) else "removed or added"
-        persons = for_persons(mechanism.rows_per_person)
-        return f"one row {change}" if not persons else f"the rows of one person {change}{persons}"
+        most = mechanism.rows_per_person
+        changed = "one row" if most == 1 else f"all rows of one person (at most {most:,})"
+        replaced = mechanism.covers(Neighbouring.REPLACE)
+        return f"{changed} {'removed, added or replaced' if replaced else 'removed or added'}"
 
     @property
     def description(self) -> str:
