@@ -20,7 +20,7 @@ from expost.publishing.publish import KINDS
 from program import PROGRAM, Ran, finished, imported
 
 COMMANDS = {
-    "demo", "doctor", "encoding", "epsilon", "profile", "risk", "audit", "publish", "lookup", "forget", "report",
+    "demo", "doctor", "encoding", "epsilon", "profile", "risk", "audit", "publish", "lookup", "forget", "card", "report",
     "ledger", "check", "verify",
 }  # fmt: skip
 

@@ -35,6 +35,11 @@ def ask(program):
             ("--tpr", "0.05", "--fpr", "0.001"),
             {"true_positive_rate": 0.05, "false_positive_rate": 0.001},
         ),
+        (("--mu", "0.5", "--baseline", "1/1000"), {"mu": 0.5, "baseline": 1 / 1000}),
+        (
+            ("--epsilon", "1", "--baseline", "reconstruction=1e-6,attribute-inference=1/2"),
+            {"epsilon": 1.0, "baseline": {"reconstruction": 1e-6, "attribute_inference": 0.5}},
+        ),
         (("--one-in", "100", "--prior", "0.001"), {"one_in": 100.0, "prior": 0.001}),
         (
             ("--epsilon", "1", "--delta", "1e-6", "--releases", "3", "--exceeded", "0.01"),
@@ -60,6 +65,16 @@ def test_the_command_prints_what_the_verb_returns(ask, arguments, options):
     assert done.out == f"{risk}\n"
     machine = ask(*arguments, "--json")
     assert json.loads(machine.out) == {"files": {}, **json.loads(risk.to_json())}
+
+
+@pytest.mark.parametrize(
+    "value", ["0", "1/0", "1/2/3", "much", "membership=0.1", "reconstruction=2", "0.1,0.2",
+              "reconstruction=0.1,reconstruction=0.2"],
+)  # fmt: skip
+def test_what_is_no_baseline_is_refused(ask, value):
+    done = ask("--epsilon", "1", "--baseline", value)
+    assert (done.code, done.out) == (2, "")
+    assert "baseline" in done.message
 
 
 def test_a_released_model(ask, tmp_path):

@@ -370,6 +370,7 @@ NONSENSE = {
         "prior": "0 --epsilon 1",
         "false_positive_rate": "nan --epsilon 1",
         "exceeded": "nan --epsilon 1",
+        "baseline": "1/1 --epsilon 1",
         "plot": "risk.pdf --epsilon 1",
     },
     "ledger": FOLDER_OPTIONS | {"paths": "none.json", "add": "none.json", "delta": "nan"},
@@ -382,6 +383,8 @@ NONSENSE = {
         "markdown": "none/o.md",
     },
     "verify": {"folder": "none"},
+    "card": FOLDER_OPTIONS
+    | {"paths": "none.json", "name": "a/b/c", "license": "GPL!", "baseline": "2"},
     "doctor": {},
 }
 # Options that take any text.
@@ -398,6 +401,7 @@ NEEDED = {
     "ledger": "{model}",
     "report": "{folder}/profile",
     "check": "{folder}/profile --fail-on epsilon>1",
+    "card": "{model}",
 }
 
 

@@ -14,6 +14,7 @@ from expost import identifiability
 from expost.errors import InvalidInput
 from expost.numbers import symbols
 from expost.report import document_of, render_html, render_json, render_markdown
+from expost.report.document import Table
 from expost.report.registry import page_of
 from expost.report.sections.risk import epsilon_figure, rates_figure
 from expost.risk.curves import risk_curves
@@ -222,3 +223,23 @@ def test_hostile_text_is_text(name):
     assert "{{ 7 * 7 }}" in html
     assert not re.search(r"(?<!\\)<(?!\s)", render_markdown(document))
     assert all("\n" not in getattr(block, "text", "") for block in blocks(document))
+
+
+@pytest.mark.parametrize("kind", ["guarantee", "training", "nothing"])
+def test_attacks_beyond_membership_have_their_bounds(kind):
+    baseline = {"reidentification": 1e-3, "attribute_inference": 0.5}
+    result = identifiability(**QUESTIONS[kind], baseline=baseline)
+    document = document_of(result)
+    check_document(document)
+    (section,) = (each for each in document.sections if each.id == "risk-attacks")
+    (table,) = (block for block in section.blocks if isinstance(block, Table))
+    for attack, values, cells in zip(result.attacks, table.values, table.cells, strict=True):
+        assert values[:2] == (attack.risk.name, baseline[attack.risk.name])
+        for index, route in enumerate(result.routes):
+            success, gain = values[2 + 2 * index : 4 + 2 * index]
+            assert success == route.guarantee.true_positive_rate(attack.baseline)
+            assert gain >= success - attack.baseline
+            shown = cells[2 + 2 * index]
+            assert shown == "100 %" if kind == "nothing" else rounded_up(shown, success, 2)
+    ids = [each.id for each in document_of(answer(kind)).sections]
+    assert "risk-attacks" not in ids, "without a baseline there is no section"

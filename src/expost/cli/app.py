@@ -21,7 +21,7 @@ __all__ = ["app_for"]
 _PANELS = {
     "Start": ("demo", "doctor", "encoding"),
     "Answer": ("epsilon", "profile", "risk", "audit"),
-    "Publish": ("publish", "lookup", "forget"),
+    "Publish": ("publish", "lookup", "forget", "card"),
     "Records": ("report", "ledger"),
     "Check": ("check", "verify"),
 }

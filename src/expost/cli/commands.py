@@ -18,6 +18,7 @@ from expost.cli.progress import progress
 if TYPE_CHECKING:
     from expost.jobs.requests import (
         AuditRequest,
+        CardRequest,
         CheckRequest,
         DemoRequest,
         DoctorRequest,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "audit",
+    "card",
     "check",
     "demo",
     "doctor",
@@ -276,6 +278,29 @@ def forget(request: "ForgetRequest") -> None:
         show(outcome.files["page"])
 
 
+def card(request: "CardRequest") -> None:
+    """Write a model card and a registry entry from released results.
+
+    DIR/card.md is the README.md of a model repository on the Hugging Face Hub: Markdown with YAML
+    metadata. DIR/deployment.yaml is a draft of an entry of the Differential Privacy Deployments
+    Registry. Both hold public figures alone: results that are not public are left out, and what
+    expost does not know is marked, not filled in. One model.json or report.json is needed.
+
+    **Examples**
+
+    `expost card report/model.json --license mit --name org/income --out card`
+
+    `expost card published --baseline 1/1000 --out card`
+    """
+    from expost.jobs import card as job
+
+    outcome = job.run(request)
+    if request.as_json:
+        print_json(request, outcome.files, outcome.figures, dict)
+    else:
+        print("\n".join([*outcome.lines(), *page_lines(outcome.files)]))
+
+
 def risk(request: "RiskRequest") -> None:
     """Explain what ε means for a person in the data, or find the ε that meets a goal.
 
@@ -291,6 +316,8 @@ def risk(request: "RiskRequest") -> None:
     `expost risk --epsilon 1 --delta 1e-5`
 
     `expost risk --epsilon 1 --rows 1000 --features 60`
+
+    `expost risk --epsilon 1 --baseline 1/1000`
 
     `expost risk --max-posterior 0.9`
 

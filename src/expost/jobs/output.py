@@ -61,6 +61,8 @@ _STEMS = (
     ("certificate", "html"),
     ("certificate", "md"),
     ("erasure", "json"),
+    ("card", "md"),
+    ("deployment", "yaml"),
 )
 # The files other than releases that a command may write.
 RESULTS = tuple(

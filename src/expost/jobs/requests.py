@@ -5,7 +5,7 @@ option carries an :class:`Option`; :mod:`expost.cli.options` turns a request int
 here imports numerics, so that ``--help`` is fast.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,8 +25,11 @@ from expost.jobs.options import (
     number_or_auto,
     numbers,
     options_of,
+    read_baseline,
     read_bytes,
+    read_id,
     read_labels,
+    read_model_name,
     read_range,
     read_share,
 )
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AuditRequest",
+    "CardRequest",
     "CheckRequest",
     "DemoRequest",
     "DoctorRequest",
@@ -126,6 +130,17 @@ Missing = Annotated[
         TABLE,
         metavar="TOKEN",
         default="'' and '?'",
+    ),
+]
+Baseline = Annotated[
+    float | Mapping[str, float] | None,
+    Option(
+        "Bound re-identification, attribute inference and reconstruction by an attacker who"
+        " succeeds with this probability without the release, as 0.001 or 1/1000; or NAME=P for"
+        " some of reidentification, attribute-inference and reconstruction.",
+        CRITERIA,
+        metavar="P",
+        read=read_baseline,
     ),
 ]
 
@@ -834,6 +849,7 @@ class RiskRequest(AnswerRequest):
             default="δ if the noise is known, 10 δ for any mechanism",
         ),
     ] = None
+    baseline: Baseline = None
     plot: Annotated[
         Path | None,
         Option(
@@ -916,6 +932,32 @@ class VerifyRequest(Request):
     """Options of ``expost verify``."""
 
     folder: Annotated[Path, Option("Folder with a manifest.", metavar="DIR")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardRequest(Request):
+    """Options of ``expost card``."""
+
+    paths: Annotated[
+        tuple[Path, ...],
+        Option("model.json, report.json, summaries, or folders with them.", metavar="RESULT"),
+    ]
+    name: Annotated[
+        str | None,
+        Option("Name of the model, as org/model.", CRITERIA, metavar="NAME", read=read_model_name),
+    ] = None
+    license: Annotated[
+        str | None,
+        Option("Identifier of its licence, as apache-2.0.", CRITERIA, metavar="ID", read=read_id),
+    ] = None
+    baseline: Baseline = None
+    out: Annotated[
+        Path,
+        Option("Folder for the results.", RESULTS, metavar="DIR", default="a new one, expost-…"),
+    ]
+    force: Annotated[bool, Option("Overwrite the results of an earlier run in DIR.", RESULTS)] = (
+        False
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

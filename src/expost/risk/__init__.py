@@ -5,6 +5,7 @@ from expost.risk.composition import Composition, CompositionComparison, compare_
 from expost.risk.dpsgd import DPSGD
 from expost.risk.epsilon_delta import EpsilonDelta
 from expost.risk.gaussian import GaussianNoise
+from expost.risk.gaussian_dp import GaussianDP, gaussian_dp
 from expost.risk.guarantee import Guarantee
 from expost.risk.norm_laplace import NormLaplaceNoise
 
@@ -13,9 +14,11 @@ __all__ = [
     "Composition",
     "CompositionComparison",
     "EpsilonDelta",
+    "GaussianDP",
     "GaussianNoise",
     "Guarantee",
     "NormLaplaceNoise",
     "calibrate",
     "compare_compositions",
+    "gaussian_dp",
 ]
