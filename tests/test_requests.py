@@ -370,6 +370,7 @@ NONSENSE = {
         "prior": "0 --epsilon 1",
         "false_positive_rate": "nan --epsilon 1",
         "exceeded": "nan --epsilon 1",
+        "baseline": "1/1 --epsilon 1",
         "plot": "risk.pdf --epsilon 1",
     },
     "ledger": FOLDER_OPTIONS | {"paths": "none.json", "add": "none.json", "delta": "nan"},

@@ -2,6 +2,7 @@
 
 from expost.accounting.gaussian import (
     gaussian_delta,
+    gaussian_deltas,
     gaussian_epsilon,
     gaussian_epsilon_below,
     gaussian_scale,
@@ -17,6 +18,7 @@ __all__ = [
     "SampledGaussian",
     "StepLaw",
     "gaussian_delta",
+    "gaussian_deltas",
     "gaussian_epsilon",
     "gaussian_epsilon_below",
     "gaussian_scale",

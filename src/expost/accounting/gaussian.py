@@ -18,7 +18,13 @@ from expost._numerics import ROUNDOFF, bracket_root, gauss_legendre
 from expost.errors import ConvergenceError, InvalidInput
 from expost.types import FloatArray
 
-__all__ = ["gaussian_delta", "gaussian_epsilon", "gaussian_epsilon_below", "gaussian_scale"]
+__all__ = [
+    "gaussian_delta",
+    "gaussian_deltas",
+    "gaussian_epsilon",
+    "gaussian_epsilon_below",
+    "gaussian_scale",
+]
 
 # Relative error of gaussian_delta, with room: tests find 2e-13 against 50 digits.
 _DELTA_ERROR = 1e-11
@@ -64,7 +70,7 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float) -> float:
     target = delta / (1 + _DELTA_ERROR)
     with np.errstate(all="ignore"):
         below, above = bracket_root(
-            lambda mu: _deltas(np.array([epsilon]), mu) - target,
+            lambda mu: gaussian_deltas(np.array([epsilon]), mu) - target,
             np.array([_TINY_MU]),
             _HUGE_MU,
         )
@@ -118,14 +124,26 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
         return 0.0
     if mu == math.inf:
         return 1.0
-    return float(_deltas(np.array([epsilon]), np.array([mu]))[0])
+    return float(gaussian_deltas(np.array([epsilon]), np.array([mu]))[0])
 
 
-def _deltas(epsilon: FloatArray, mu: FloatArray) -> FloatArray:
-    """Return δ(ε, μ) entry by entry, for finite ε ≥ 0 and μ > 0.
+def gaussian_deltas(epsilon: FloatArray, mu: FloatArray) -> FloatArray:
+    """Return δ(ε, μ) entry by entry, to about 1e-12 relative.
 
     With x = ε/μ it is ½e^(−(x−μ/2)²/2)·[erfcx((x−μ/2)/√2) − erfcx((x+μ/2)/√2)]. Where the two are
     close their difference is the integral of −erfcx'(y) = 2/√π − 2y·erfcx(y) between them.
+
+    Parameters
+    ----------
+    epsilon : FloatArray
+        (m,) finite ε ≥ 0.
+    mu : FloatArray
+        (m,) finite μ > 0.
+
+    Returns
+    -------
+    FloatArray
+        (m,) δ.
     """
     with np.errstate(over="ignore"):
         x, half = epsilon / mu, 0.5 * mu
@@ -220,9 +238,11 @@ def gaussian_epsilon_below(mu: FloatArray, delta: float) -> FloatArray:
     epsilon = np.where(mu == math.inf, math.inf, np.where(mu >= _HUGE_MU, 1e299, 0.0))
     ordinary = (mu > 0) & (mu < _HUGE_MU)
     reached = np.zeros(mu.shape, dtype=bool)
-    reached[ordinary] = _deltas(np.zeros(np.count_nonzero(ordinary)), mu[ordinary]) >= target
+    reached[ordinary] = (
+        gaussian_deltas(np.zeros(np.count_nonzero(ordinary)), mu[ordinary]) >= target
+    )
     below, _ = _epsilon_bracket(mu[reached], target)
-    if not np.all(_deltas(below, mu[reached]) >= target):
+    if not np.all(gaussian_deltas(below, mu[reached]) >= target):
         raise ConvergenceError(f"no epsilon found for delta={delta!r}; the values are too extreme.")
     epsilon[reached] = below
     return epsilon
@@ -232,7 +252,9 @@ def _epsilon_bracket(mu: FloatArray, target: float) -> tuple[FloatArray, FloatAr
     """Return (below, above): neighbours in float64 with δ(below, μ) ≥ target > δ(above, μ)."""
     # δ(ε, μ) < P(ℓ > ε) = Φ(μ/2 − ε/μ), which is the target at this ε.
     top = mu * (0.5 * mu - float(ndtri(target))) * (1 + 1e-9)
-    return bracket_root(lambda epsilon: target - _deltas(epsilon, mu), np.zeros_like(mu), top)
+    return bracket_root(
+        lambda epsilon: target - gaussian_deltas(epsilon, mu), np.zeros_like(mu), top
+    )
 
 
 def _extended(name: str, value: float) -> float:

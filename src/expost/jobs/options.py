@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, MISSING, dataclass, fields
 from typing import Any, get_type_hints
 
 __all__ = ["Option", "flag_of", "number_or_auto", "numbers", "options_of"]
-__all__ += ["read_bytes", "read_labels", "read_range", "read_share"]
+__all__ += ["read_baseline", "read_bytes", "read_labels", "read_range", "read_share"]
 
 # The panels of the help.
 TABLE, MODEL, PERSONS = "Table", "Model", "Persons with several rows"
@@ -139,6 +139,30 @@ def read_share(text: str) -> float:
     if not 0 < share < 1:
         raise ValueError(f"{text!r} must be a share between 0 and 1, as 0.1")
     return share
+
+
+def read_baseline(text: str) -> float | dict[str, float]:
+    """Return a probability, as 0.001 or 1/1000, or one for each named risk."""
+    parts = [part.split("=") for part in text.split(",")]
+    if len(parts) == 1 and len(parts[0]) == 1:
+        return _read_fraction(text)
+    if not all(len(part) == 2 for part in parts):
+        raise ValueError(f"{text!r} must be a probability, or NAME=P separated by commas")
+    names = [name.strip().replace("-", "_") for name, _ in parts]
+    if len(set(names)) < len(names):
+        raise ValueError(f"{text!r} must name each risk once")
+    return {name: _read_fraction(part[1]) for name, part in zip(names, parts, strict=True)}
+
+
+def _read_fraction(text: str) -> float:
+    over, slash, under = text.partition("/")
+    try:
+        value = float(over) / float(under) if slash else float(over)
+    except (ValueError, ZeroDivisionError):
+        value = math.nan
+    if not 0 < value < 1:
+        raise ValueError(f"{text!r} must be a probability between 0 and 1, as 0.001 or 1/1000")
+    return value
 
 
 def read_range(text: str) -> tuple[float, float]:

@@ -5,7 +5,7 @@ option carries an :class:`Option`; :mod:`expost.cli.options` turns a request int
 here imports numerics, so that ``--help`` is fast.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +25,7 @@ from expost.jobs.options import (
     number_or_auto,
     numbers,
     options_of,
+    read_baseline,
     read_bytes,
     read_labels,
     read_range,
@@ -830,6 +831,17 @@ class RiskRequest(AnswerRequest):
             "Probability with which the posterior may exceed its bound.",
             CRITERIA,
             default="δ if the noise is known, 10 δ for any mechanism",
+        ),
+    ] = None
+    baseline: Annotated[
+        float | Mapping[str, float] | None,
+        Option(
+            "Bound re-identification, attribute inference and reconstruction by an attacker who"
+            " succeeds with this probability without the release, as 0.001 or 1/1000; or NAME=P for"
+            " some of reidentification, attribute-inference and reconstruction.",
+            CRITERIA,
+            metavar="P",
+            read=read_baseline,
         ),
     ] = None
     plot: Annotated[

@@ -16,7 +16,7 @@ from expost.risk.statement import Identifiability
 __all__ = ["run"]
 
 _PANELS = (GUARANTEE, GOAL, FORECAST)
-_CRITERIA = ("prior", "false_positive_rate", "exceeded")
+_CRITERIA = ("prior", "false_positive_rate", "exceeded", "baseline")
 
 
 def run(request: RiskRequest) -> tuple[Identifiability, dict[str, Path]]:

@@ -3,6 +3,7 @@
 For a profile the result is that of its rows (:mod:`expost.profiles.posterior`).
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
@@ -15,6 +16,7 @@ from expost.numbers import for_persons, upper_text
 from expost.profiles.posterior import RowIdentifiability
 from expost.profiles.profile import Profile
 from expost.release import Release
+from expost.risk.attacks import baselines_of
 from expost.risk.guarantee import Guarantee, count
 from expost.risk.questions import (
     Scenario,
@@ -41,7 +43,9 @@ GOALS = {
 
 
 @overload
-def identifiability(subject: Profile, *, prior: float = 0.5) -> RowIdentifiability: ...
+def identifiability(
+    subject: Profile, *, prior: float = 0.5, baseline: float | None = None
+) -> RowIdentifiability: ...
 
 
 @overload
@@ -62,6 +66,7 @@ def identifiability(
     prior: float = 0.5,
     false_positive_rate: float = 0.01,
     exceeded: float | None = None,
+    baseline: float | Mapping[str, float] | None = None,
     releases: int = 1,
     rows: int | None = None,
     features: int | None = None,
@@ -85,6 +90,7 @@ def identifiability(
     prior: float = 0.5,
     false_positive_rate: float = 0.01,
     exceeded: float | None = None,
+    baseline: float | Mapping[str, float] | None = None,
     releases: int = 1,
     rows: int | None = None,
     features: int | None = None,
@@ -129,6 +135,11 @@ def identifiability(
         The probability with which the posterior may be exceeded. If it is left out: δ if the noise
         is known (μ, DP-SGD), and 10·δ for any mechanism, because (ε, δ) with δ > 0 bounds no
         posterior at δ itself (erratum 10).
+    baseline : float | Mapping[str, float], optional
+        The probability with which an attack succeeds without a release: adds the bounds on
+        re-identification, attribute inference and reconstruction. One for all three, or a mapping
+        from "reidentification", "attribute_inference" or "reconstruction". For a profile one
+        number: adds the bound of each row and its posterior from that prior.
     releases : int, default=1
         The number of independent releases, *each* with the guarantee.
     rows, features : int, optional
@@ -163,10 +174,14 @@ def identifiability(
         others = (*given.values(), delta, sampling_rate, steps, relation, exceeded, rows, features)
         if any(value is not None for value in others) or releases != 1:
             raise InvalidInput(
-                "subject: a profile takes no option except prior; for several releases, profile"
-                " their models together."
+                "subject: a profile takes no option except prior and baseline; for several"
+                " releases, profile their models together."
             )
-        return subject.identifiability(prior)
+        if isinstance(baseline, Mapping):
+            raise InvalidInput(
+                "baseline: of a profile it is one number, which holds for every kind of attack."
+            )
+        return subject.identifiability(prior, baseline=baseline)
     if len(given) + (subject is not None) != 1:
         names = [*(["a model"] if subject is not None else []), *given]
         raise InvalidInput(
@@ -184,6 +199,7 @@ def identifiability(
         exceeded=exceeded,
         false_positive_rate=false_positive_rate,
         releases=releases,
+        baselines=baselines_of(baseline),
     )
     training = None
     if name == "noise_multiplier" or (name in GOALS and steps is not None):

@@ -22,6 +22,7 @@ from expost.errors import InvalidInput
 from expost.files.sealed import plain, to_fields
 from expost.mechanisms import RowLosses
 from expost.mechanisms.row_losses import mean_exposures
+from expost.noise.rates import true_positive_rate_above
 from expost.profiles.digest import (
     PosteriorDigest,
     RowFigures,
@@ -108,6 +109,9 @@ class RowIdentifiability(RowTable):
         The keys of the rows of ``losses``, or None: rows are then counted from 0.
     notices : tuple[str, ...], default=()
         What the reader must know, a sentence each.
+    baseline : float, optional
+        The probability with which an attack beyond membership succeeds on a row that was not used;
+        None: ``attack_bound`` and ``baseline_posterior`` are not asked for.
     unit : str, default="row"
         "row", or "person" where all rows of a person are removed at once: every figure is then one
         of a person.
@@ -123,12 +127,15 @@ class RowIdentifiability(RowTable):
     description: str
     ids: tuple[Any, ...] | None = None
     notices: tuple[str, ...] = ()
+    baseline: float | None = None
     unit: str = "row"
 
     audience = Audience.CURATOR_ONLY
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prior", _checks.probability("prior", self.prior))
+        if self.baseline is not None:
+            object.__setattr__(self, "baseline", _checks.probability("baseline", self.baseline))
 
     @property
     def is_held(self) -> bool:
@@ -319,6 +326,46 @@ class RowIdentifiability(RowTable):
         mean, error = mean_exposures(drawn, len(self.losses.loss))
         return _Advantages(mean, mean, error)
 
+    @property
+    def attack_bound(self) -> FloatArray:
+        """(n,) how often an attack on the row succeeds, over releases, at most.
+
+        For any attack that succeeds on this row with probability ``baseline`` at most where the
+        model was fitted without it. By the law of the row's own loss, at the far end of its
+        distance; where there is none, by the guarantee.
+        """
+        _ = self._held
+        return self._attack_bounds
+
+    @property
+    def largest_attack_bound(self) -> float:
+        """The largest ``attack_bound`` of any row."""
+        return float(np.max(self._attack_bounds))
+
+    @property
+    def baseline_posterior(self) -> FloatArray:
+        """(n,) sigmoid(logit(baseline) + loss): the posterior under this model, at most.
+
+        From a prior of ``baseline`` that the row was used, against a model without it.
+        """
+        return expit(float(logit(self._baseline)) + known(self._held.high, np.inf))
+
+    @property
+    def _baseline(self) -> float:
+        if self.baseline is None:
+            raise InvalidInput("baseline=None: pass a baseline to identifiability.")
+        return self.baseline
+
+    @cached_property
+    def _attack_bounds(self) -> FloatArray:
+        losses, baseline = self.losses, self._baseline
+        if losses.noiseless or losses.law is None or losses.far_law is None:
+            allowed = 1.0
+            if losses.guarantee is not None and not losses.noiseless:
+                allowed = losses.guarantee.true_positive_rate(baseline)
+            return np.full(len(losses.loss), allowed)
+        return true_positive_rate_above(losses.far_law, baseline)
+
     @cached_property
     def worst_case(self) -> WorstCase:
         """The bounds of the mechanism's guarantee; without one, trivial bounds."""
@@ -382,6 +429,14 @@ class RowIdentifiability(RowTable):
             "advantage": self.advantage,
             "advantage_high": self.advantage_high,
             "advantage_error": self.advantage_error,
+            **(
+                {}
+                if self.baseline is None
+                else {
+                    "attack_bound": self.attack_bound,
+                    "baseline_posterior": self.baseline_posterior,
+                }
+            ),
         }
 
     def to_json(self, path: str | Path | None = None) -> str | Path:
@@ -405,6 +460,7 @@ class RowIdentifiability(RowTable):
             "relation": self.losses.relation.value,
             "unit": self.unit,
             "prior": self.prior,
+            **({} if self.baseline is None else {"baseline": self.baseline}),
             "most_certain": self.digest.most_certain.key,
             "worst_case": to_fields(self.worst_case),
             "notices": list(self.notices),

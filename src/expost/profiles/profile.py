@@ -433,20 +433,29 @@ class Profile(ScalarTable):
             return explanation
         return explain_exposure(self._row_scores, X, feature_names=feature_names, depth=depth)
 
-    def identifiability(self, prior: float = 0.5) -> RowIdentifiability:
+    def identifiability(
+        self, prior: float = 0.5, *, baseline: float | None = None
+    ) -> RowIdentifiability:
         """Return the posterior of each row from this ``prior`` (D5.3).
 
         Parameters
         ----------
         prior : float, default=0.5
             The attacker's probability of presence before the release, in (0, 1).
+        baseline : float, optional
+            The probability with which an attack on a row succeeds without it, in (0, 1): adds the
+            bound of each row on attacks beyond membership.
 
         Returns
         -------
         RowIdentifiability
             The posteriors with their intervals. Curator-only.
         """
-        shared: dict[str, Any] = {"description": self.description, "notices": self.notices}
+        shared: dict[str, Any] = {
+            "description": self.description,
+            "notices": self.notices,
+            "baseline": baseline,
+        }
         if self.parts is None:
             return RowIdentifiability(
                 losses=self._held, prior=prior, ids=self.ids, unit=self.unit, **shared

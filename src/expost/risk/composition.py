@@ -155,6 +155,11 @@ class Composition(Guarantee):
         )
 
     @property
+    def gaussian(self) -> GaussianNoise | None:
+        """The Gaussian noise that all parts are together, else None."""
+        return None if self._single is None else self._single.gaussian
+
+    @property
     def has_delta(self) -> bool:
         """Whether a part has δ > 0 of its own."""
         return any(part.has_delta for part in self.parts)
@@ -169,7 +174,7 @@ class Composition(Guarantee):
         """The guarantee of a known law that all parts are together, if there is one."""
         if len(self.parts) == 1:
             return self.parts[0]
-        if all(_gaussian(part) is not None for part in self.parts):
+        if all(part.gaussian is not None for part in self.parts):
             return GaussianNoise(mu=_together(self.parts))
         return None if steps_of(self.parts) else EpsilonDelta(epsilon=0.0)
 
@@ -232,15 +237,9 @@ def _norm_laplace(part: NormLaplaceNoise) -> StepLaw:
     return NormLaplaceStep(separation=max(part.separation, _LEAST), dimension=part.dimension)
 
 
-def _gaussian(part: Guarantee) -> GaussianNoise | None:
-    if isinstance(part, GaussianNoise):
-        return part
-    return part.gaussian if isinstance(part, DPSGD) else None
-
-
 def _together(parts: Iterable[Guarantee]) -> float:
     """Return √Σμ² of the Gaussian ones, rounded up."""
-    noises = [_gaussian(part) for part in parts]
+    noises = [part.gaussian for part in parts]
     each = [noise.mu for noise in noises if noise is not None]
     mu = math.hypot(*each)
     return mu if len(each) < 2 or mu == math.inf else mu * (1 + 2.0**-51)

@@ -10,10 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from expost.numbers import at_least, at_most, percent_at_most, share, upper_text
+from expost.risk.attacks import attack_bounds
 from expost.risk.composition import CompositionComparison
+from expost.risk.gaussian_dp import gaussian_dp
 from expost.risk.guarantee import Guarantee, doubt_after, one_in_after, posterior_after
 from expost.risk.sentences import (
     advantage_sentence,
+    gaussian_dp_sentence,
     one_in_sentence,
     one_in_text,
     posterior_sentence,
@@ -51,6 +54,7 @@ def state(
         # One point of the curve means little without the curve around it.
         first = next(iter(epsilon.by.values()))
         figures += _delta_figures(routes, first) if 0 < first < math.inf else []
+    figures += _gaussian_dp_figures(routes, setting)
     figures += _parameter_figures(parameters, goal_sentences or {}, setting.releases)
     figures += _risk_figures(routes, setting)
     return Identifiability(
@@ -63,6 +67,12 @@ def state(
         exceeded=routes[0].exceeded,
         false_positive_rate=setting.false_positive_rate,
         releases=setting.releases,
+        attacks=attack_bounds(
+            {route.key: route.guarantee for route in routes},
+            setting.baselines,
+            is_empty=_is_empty,
+            observed=setting.observed,
+        ),
         comparison=comparison,
         notices=notices,
     )
@@ -106,6 +116,37 @@ def _delta_figures(routes: Sequence[Route], epsilon: float) -> list[Figure]:
         label = f"delta at epsilon = {upper_text(at, DIGITS)}"
         figures.append(Figure(name=name, label=label, by=by, shown=shown))
     return figures
+
+
+def _gaussian_dp_figures(routes: Sequence[Route], setting: Setting) -> list[Figure]:
+    """Return μ of the Gaussian guarantee that each route implies, and what that overstates.
+
+    Up to δ where pure ε is not guaranteed.
+    """
+    stated = {}
+    for route in routes:
+        is_pure = route.guarantee.epsilon(0.0) < math.inf
+        statement = gaussian_dp(route.guarantee, slip=0.0 if is_pure else setting.delta)
+        if statement.mu < math.inf:
+            stated[route.key] = statement
+    if not stated:
+        return []
+    first = next(iter(stated.values()))
+    return [
+        Figure(
+            name="gaussian_dp",
+            label="mu of Gaussian DP, at most",
+            by={key: each.mu for key, each in stated.items()},
+            shown={key: at_most(each.mu, DIGITS) for key, each in stated.items()},
+            sentence=gaussian_dp_sentence(first.mu, slip=first.slip, error=first.error),
+        ),
+        Figure(
+            name="gaussian_dp_error",
+            label="error of that mu, at most",
+            by={key: each.error for key, each in stated.items()},
+            shown={key: at_most(each.error, 2) for key, each in stated.items()},
+        ),
+    ]
 
 
 def _parameter_figures(

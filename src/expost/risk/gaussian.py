@@ -39,6 +39,11 @@ class GaussianNoise(Guarantee):
     def __post_init__(self) -> None:
         object.__setattr__(self, "mu", extended("mu", self.mu))
 
+    @property
+    def gaussian(self) -> "GaussianNoise":
+        """Itself."""
+        return self
+
     def delta(self, epsilon: float) -> float:
         """Return Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) (Balle and Wang 2018, Thm 8).
 

@@ -26,13 +26,16 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from expost import _checks
 from expost.errors import InvalidInput
 from expost.files.sealed import from_fields, to_fields
+
+if TYPE_CHECKING:
+    from expost.risk.gaussian import GaussianNoise
 
 __all__ = ["Guarantee", "Parameter"]
 
@@ -216,6 +219,11 @@ class Guarantee(ABC):
     def has_delta(self) -> bool:
         """Whether δ > 0 is part of it: then no posterior is bounded at δ itself (erratum 10)."""
         return False
+
+    @property
+    def gaussian(self) -> "GaussianNoise | None":
+        """The Gaussian noise whose curve is that of the guarantee, or None."""
+        return None
 
     @property
     def draft(self) -> "Guarantee | None":

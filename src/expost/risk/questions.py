@@ -10,7 +10,8 @@ goal     of k releases the ε of each is that of all, for k·δ, over k (sequent
 """
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from expost import _checks
 from expost.errors import InvalidInput
@@ -47,6 +48,7 @@ class Scenario:
     """The attacker, the number of releases, and how often a bound may fail.
 
     ``exceeded`` None: δ where the noise is known, ten times δ where (ε, δ) alone is.
+    ``baselines`` are those of attacks beyond membership (:func:`expost.risk.attacks.baselines_of`).
     """
 
     prior: float = 0.5
@@ -54,6 +56,7 @@ class Scenario:
     exceeded: float | None = None
     false_positive_rate: float = 0.01
     releases: int = 1
+    baselines: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         checked: dict[str, float] = {
@@ -97,6 +100,7 @@ class Scenario:
             known=delta if self.exceeded is None else exceeded,
             false_positive_rate=self.false_positive_rate,
             releases=self.releases,
+            baselines=self.baselines,
         )
 
 

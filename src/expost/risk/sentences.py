@@ -12,6 +12,7 @@ from expost import _checks
 from expost.numbers import (
     LEAST_DOUBT,
     at_least,
+    at_most,
     chance,
     check_probability,
     decimal,
@@ -26,6 +27,7 @@ from expost.risk.guarantee import doubt_after, one_in_after, posterior_after
 
 __all__ = [
     "advantage_sentence",
+    "gaussian_dp_sentence",
     "one_in_sentence",
     "one_in_text",
     "posterior_sentence",
@@ -70,6 +72,18 @@ def advantage_sentence(advantage: float, *, certain: bool | None = None) -> str:
     return (
         f"An attacker who guesses whether a person is in the data is right {often}; random guessing"
         " is right 50 times in 100."
+    )
+
+
+def gaussian_dp_sentence(mu: float, *, slip: float, error: float) -> str:
+    """Return the Gaussian guarantee that a guarantee implies; "" where it is no other."""
+    if error == 0 and slip == 0:
+        return ""
+    up_to = f", up to an additive {at_most(slip, 2)}" if slip > 0 else ""
+    return (
+        f"No attack detects more than under Gaussian noise with mu = {at_most(mu, 4)}{up_to}."
+        " That overstates how often a guess about membership is right by at most"
+        f" {at_most(100 * error, 2)} times in 100."
     )
 
 

@@ -13,7 +13,7 @@ figure  one line of the table. Bounds are rounded up, parameters towards more no
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from expost.files.atomic import write_json
 from expost.files.sealed import plain
 from expost.forecast import Forecast
 from expost.results import Displayed
+from expost.risk.attacks import AttackBound
 from expost.risk.composition import CompositionComparison
 from expost.risk.curves import RiskCurves, risk_curves
 from expost.risk.guarantee import Guarantee
@@ -71,6 +72,8 @@ class Setting:
         is known, which bounds none at δ itself (erratum 10); 0: never.
     known : float
         The same where the noise is known: δ, unless another one was given.
+    baselines : Mapping[str, float]
+        The baseline of each risk beyond membership that is asked for, by its name.
     """
 
     prior: float
@@ -79,6 +82,7 @@ class Setting:
     known: float
     false_positive_rate: float
     releases: int
+    baselines: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def observed(self) -> str:
@@ -168,6 +172,8 @@ class Identifiability(Displayed):
         The rate at which the true-positive rate is reported.
     releases : int
         The number of releases.
+    attacks : tuple[AttackBound, ...]
+        The bounds beyond membership, for the baselines that were given.
     comparison : CompositionComparison | None
         The cost of each composition theorem; None for one release.
     forecast : Forecast | None
@@ -190,6 +196,7 @@ class Identifiability(Displayed):
     exceeded: float
     false_positive_rate: float
     releases: int
+    attacks: tuple[AttackBound, ...] = ()
     comparison: CompositionComparison | None = None
     forecast: Forecast | None = None
     statements: tuple[str, ...] = ()
@@ -249,6 +256,16 @@ class Identifiability(Displayed):
     def one_in(self) -> float | None:
         """k with posterior = 1/k, at least."""
         return self._first("one_in")
+
+    @property
+    def gaussian_dp(self) -> float | None:
+        """μ of the Gaussian guarantee that the guarantee implies; None where there is none."""
+        return self._first("gaussian_dp")
+
+    @property
+    def gaussian_dp_error(self) -> float | None:
+        """The error of ``gaussian_dp``: what it overstates of a guess's chance, at most."""
+        return self._first("gaussian_dp_error")
 
     def curves(self) -> RiskCurves:
         """Return the curves of D5.3 Fig. 4.2 around ``epsilon``, for some δ and ``delta``.
@@ -367,6 +384,7 @@ class Identifiability(Displayed):
                 }
                 for figure in self.figures
             },
+            "attacks": {attack.risk.name: attack.fields() for attack in self.attacks},
             "comparison": None if self.comparison is None else self.comparison.fields(),
             "forecast": None if self.forecast is None else self.forecast.fields(),
             "statements": list(self.statements),

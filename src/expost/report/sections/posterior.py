@@ -232,6 +232,8 @@ def _beside_guarantee(result: RowIdentifiability, *, sampled: bool) -> Iterator[
         lines.append(("advantage (not computed for this page)", None, advantage))
     false = share(worst.false_positive_rate)
     lines.append((f"TPR at {false} FPR", None, percent(worst.true_positive_rate, "up")))
+    if result.baseline is not None:
+        lines += _beyond_membership(result)
     yield table(
         lines,
         ("", lambda line: line[0], str),
@@ -248,6 +250,24 @@ def _beside_guarantee(result: RowIdentifiability, *, sampled: bool) -> Iterator[
     )
     stated = symbols(one_line(worst.guarantee))
     yield Text(text=f"Guarantee: {stated}.{unless}", small=True)
+
+
+def _beyond_membership(result: RowIdentifiability) -> Iterator[tuple[str, str | None, str | None]]:
+    """Yield the bound over releases, and the posterior given this release."""
+    assert result.baseline is not None
+    guarantee, start = result.losses.guarantee, share(result.baseline)
+    allowed = 1.0 if guarantee is None else guarantee.true_positive_rate(result.baseline)
+    yield (
+        f"success of an attack from {start}, over all releases",
+        percent(result.largest_attack_bound, "up"),
+        percent(allowed, "up"),
+    )
+    prior = float(logit(result.baseline))
+    yield (
+        f"posterior from {start}, given this model",
+        certainty(prior + result.digest.highest.largest),
+        certainty(prior + float(result.losses.worst_case)),
+    )
 
 
 def _posterior_text(row: ExtremeRow, prior: float) -> str:

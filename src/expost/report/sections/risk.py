@@ -54,6 +54,10 @@ _GLOSSARY = (
         "TPR minus FPR of the best attack. 0 is random guessing, 1 is always right.",
     ),
     (
+        "baseline",
+        "How often an attack succeeds without the release; its gain is what the release adds.",
+    ),
+    (
         "TPR, FPR",
         "The shares of members and of non-members that an attack takes for members.",
     ),
@@ -263,6 +267,14 @@ def _sections(identifiability: Identifiability) -> Iterator[Section]:
         brief=True,
         blocks=tuple(_blocks(identifiability)),
     )
+    if identifiability.attacks:
+        yield Section(
+            id="risk-attacks",
+            title="Attacks beyond membership",
+            nav="Guarantee",
+            brief=True,
+            blocks=tuple(_attack_blocks(identifiability)),
+        )
     if comparison is not None:
         yield Section(
             id="risk-composition",
@@ -290,6 +302,48 @@ def _blocks(identifiability: Identifiability) -> Iterator[Block]:
         yield _table(identifiability, other)
     notes = (f"{_text(route.name)}: {_text(route.note)}" for route in identifiability.routes)
     yield Bullets(items=tuple(notes))
+
+
+def _attack_blocks(identifiability: Identifiability) -> Iterator[Block]:
+    """Yield the bounds on re-identification, attribute inference and reconstruction."""
+    attacks, routes = identifiability.attacks, identifiability.routes
+    yield Bullets(items=tuple(_text(attack.sentence) for attack in attacks))
+    columns = [
+        (key, f"{title}{_text(route.name)}")
+        for route in routes
+        for key, title in ((("by", route.key), "success, "), (("gain", route.key), "gain, "))
+    ]
+    yield Table(
+        columns=(
+            Column(title="", numeric=False),
+            Column(title="baseline"),
+            *(Column(title=f"{title}, at most") for _, title in columns),
+        ),
+        cells=tuple(
+            (
+                _text(attack.risk.label),
+                share(attack.baseline),
+                *(
+                    _cell((attack.shown if kind == "by" else attack.gain_shown)[key])
+                    for (kind, key), _ in columns
+                ),
+            )
+            for attack in attacks
+        ),
+        values=tuple(
+            (
+                attack.risk.name,
+                attack.baseline,
+                *((attack.by if kind == "by" else attack.gain)[key] for (kind, key), _ in columns),
+            )
+            for attack in attacks
+        ),
+    )
+    knowledge = (
+        f"{attack.risk.label[0].upper()}{attack.risk.label[1:]}: {attack.risk.knowledge}"
+        for attack in attacks
+    )
+    yield Bullets(items=tuple(knowledge))
 
 
 def _table(identifiability: Identifiability, figures: list[statement.Figure]) -> Table:
