@@ -20,7 +20,8 @@ from expost.publishing.publish import KINDS
 from program import PROGRAM, Ran, finished, imported
 
 COMMANDS = {
-    "demo", "doctor", "encoding", "epsilon", "profile", "risk", "audit", "publish", "lookup", "forget", "report", "ledger",
+    "demo", "doctor", "encoding", "epsilon", "profile", "risk", "audit", "publish", "lookup", "forget", "report",
+    "ledger", "check", "verify",
 }  # fmt: skip
 
 

@@ -64,6 +64,7 @@ _MODULES = (
     "mechanisms",
     "neighbouring",
     "noise",
+    "policy",
     "profiles",
     "publishing",
     "risk",

@@ -23,6 +23,7 @@ _PANELS = {
     "Answer": ("epsilon", "profile", "risk", "audit"),
     "Publish": ("publish", "lookup", "forget"),
     "Records": ("report", "ledger"),
+    "Check": ("check", "verify"),
 }
 
 
@@ -110,7 +111,8 @@ def _program(
 
     **Exit codes.** 0: done. 1: `doctor` found a problem, or stdout is full (the files are
     complete). 2: an error in the options or the data; nothing is written. 3:
-    `epsilon` recommends no ε. 130, 143: interrupted.
+    `epsilon` recommends no ε, `check` found a violated limit, `verify` a changed file. 4: `check`
+    found a limit that no result answers. 130, 143: interrupted.
 
     **Environment.** BROWSER (for --open), TMPDIR, NO_COLOR and OMP_NUM_THREADS (processors).
 

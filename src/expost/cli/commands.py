@@ -18,6 +18,7 @@ from expost.cli.progress import progress
 if TYPE_CHECKING:
     from expost.jobs.requests import (
         AuditRequest,
+        CheckRequest,
         DemoRequest,
         DoctorRequest,
         EncodingRequest,
@@ -29,10 +30,12 @@ if TYPE_CHECKING:
         PublishRequest,
         ReportRequest,
         RiskRequest,
+        VerifyRequest,
     )
 
 __all__ = [
     "audit",
+    "check",
     "demo",
     "doctor",
     "encoding",
@@ -44,10 +47,13 @@ __all__ = [
     "publish",
     "report",
     "risk",
+    "verify",
 ]
 
 # The exit code where no epsilon is recommended; docs/cli.md has all of them.
 _NO_RECOMMENDATION = 3
+# The exit code where a file differs from its manifest.
+_DIFFERS = 3
 
 
 def doctor(request: "DoctorRequest") -> None:
@@ -396,3 +402,53 @@ def ledger(request: "LedgerRequest") -> None:
         print("\n".join([str(listing), *page_lines(files)]))
     if request.open_page:
         show(files["report"])
+
+
+def check(request: "CheckRequest") -> None:
+    """Compare results with the limits of a policy: satisfied, violated or not answerable.
+
+    The limits are in policy.toml (docs/cli.md has the schema), or in --fail-on. A limit that no
+    given result answers is never satisfied. Exit codes: 0 all limits are satisfied, 3 one is
+    violated, 4 none is violated but one is not answerable, 2 a mistake.
+
+    What is printed and written holds verdicts and limits, and measured values only where they are
+    public (ε, δ, the audience, the age). All results must be of one model.
+
+    **Examples**
+
+    `expost check report audit --policy policy.toml --junit expost.xml`
+
+    `expost check report/model.json --fail-on 'epsilon>1' --fail-on 'delta>1e-5'`
+    """
+    from expost.jobs import check as job
+
+    outcome, files = job.run(request)
+    if request.as_json:
+        figures = outcome.to_dict("curator-only" if request.curator else "public")
+        print_json(request, files, figures, dict)
+    else:
+        print("\n".join([job.lines(outcome, curator=request.curator), *page_lines(files)]))
+    if outcome.exit_code:
+        raise typer.Exit(outcome.exit_code)
+
+
+def verify(request: "VerifyRequest") -> None:
+    """Compare the files of a folder with the checksums in its manifest.
+
+    Prints a line for each file: ok, changed, missing or additional (not in the manifest). Exit
+    code 3: a file is not ok. A manifest is no signature: keep its own checksum elsewhere.
+
+    **Examples**
+
+    `expost verify dossier`
+    """
+    from expost.jobs import check as job
+
+    outcome = job.verified(request)
+    if request.as_json:
+        statuses = {file.name: file.status for file in outcome.files}
+        print_json(request, {"manifest": outcome.manifest}, {"status": statuses}, dict)
+    else:
+        print("\n".join(outcome.lines()))
+    if not outcome.holds:
+        raise typer.Exit(_DIFFERS)

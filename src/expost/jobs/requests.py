@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AuditRequest",
+    "CheckRequest",
     "DemoRequest",
     "DoctorRequest",
     "EncodingRequest",
@@ -50,6 +51,7 @@ __all__ = [
     "Request",
     "RiskRequest",
     "TableRequest",
+    "VerifyRequest",
     "arguments_of",
 ]
 
@@ -888,6 +890,44 @@ class ReportRequest(FolderRequest):
         Option("Folders that expost commands wrote, or summaries in them.", metavar="PATH"),
     ]
     public: Annotated[bool, Option("Show only what is public.", CRITERIA)] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckRequest(Request):
+    """Options of ``expost check``."""
+
+    paths: Annotated[
+        tuple[Path, ...],
+        Option("Folders that expost commands wrote, files in them or a ledger.", metavar="RESULT"),
+    ]
+    policy: Annotated[
+        Path | None, Option("policy.toml with the limits.", CRITERIA, metavar="FILE")
+    ] = None
+    fail_on: Annotated[
+        tuple[str, ...],
+        Option(
+            "A limit in one expression, as 'epsilon>1' or 'auc<0.8' (repeatable).",
+            CRITERIA,
+            metavar="EXPRESSION",
+        ),
+    ] = ()
+    junit: Annotated[
+        Path | None, Option("Write the verdicts as JUnit XML.", RESULTS, metavar="FILE")
+    ] = None
+    markdown: Annotated[
+        Path | None, Option("Write the verdicts as Markdown.", RESULTS, metavar="FILE")
+    ] = None
+    curator: Annotated[
+        bool, Option("Print measured curator-only values too; keep them out of logs.", RESULTS)
+    ] = False
+    force: Annotated[bool, Option("Write over files that exist.", RESULTS)] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyRequest(Request):
+    """Options of ``expost verify``."""
+
+    folder: Annotated[Path, Option("Folder with a manifest.", metavar="DIR")]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ _CATALOGUE: tuple[Attack, ...] = (
 )
 ATTACKS: dict[str, Attack] = {attack.name: attack for attack in _CATALOGUE}
 # White-box scores, which the evidence holds if they can be computed.
-_SIGNALS = {signal.name: signal for signal in (GRADIENT_NORM, GRADIENT_INNER_PRODUCT)}
+SIGNALS = {signal.name: signal for signal in (GRADIENT_NORM, GRADIENT_INNER_PRODUCT)}
 
 
 def available(evidence: Evidence) -> dict[str, Attack]:
@@ -54,4 +54,4 @@ def described(name: str) -> Attack | Signal:
     if name in ATTACKS:
         return ATTACKS[name]
     unknown = Signal(name=name, description="a signal passed in addition to the model's answers")
-    return _SIGNALS.get(name, unknown)
+    return SIGNALS.get(name, unknown)

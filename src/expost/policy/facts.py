@@ -1,0 +1,447 @@
+"""What stored results state: the facts that the limits of a policy are compared with.
+
+Results are untrusted input. Models, published reports, ledgers and pages are sealed documents and
+are read strictly. Profiles, audits and choices of ε are not sealed: they are compared with the list
+of files that the command wrote into their folder, if it is there.
+
+Every figure is on the safe side: certainties are the upper ends of certified intervals, and a
+guarantee is the stored one, which is never stronger than the requested ε.
+"""
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from expost.errors import InvalidInput
+from expost.files.atomic import read_json
+from expost.files.sealed import number
+from expost.ledger import Ledger
+from expost.numbers import summed_up
+from expost.publishing.report import PublishedReport
+from expost.release import Release
+from expost.types import Audience, FloatArray
+
+__all__ = ["AuditFacts", "Facts", "GuaranteeFacts", "ProfileFacts", "certainties", "read_facts"]
+
+# The list of the files that a command wrote into its folder (expost.jobs.output.MANIFEST).
+_LIST = Audience.CURATOR_ONLY.file_name(".expost-manifest", "json")
+_MADE = "%Y-%m-%d %H:%M UTC"
+# The kinds of pages whose figures are evidence; each needs a date.
+_DATED = ("profile", "audit", "epsilon")
+# More than the roundings of sigmoid.
+_ROUNDING = 1 + 8 * 2.0**-52
+_UNKNOWN = (LookupError, TypeError, ValueError, AttributeError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuaranteeFacts:
+    """The guarantee of a release, or one that ``expost risk`` explained.
+
+    Parameters
+    ----------
+    source : str
+        The kind of the result.
+    epsilon, delta : float
+        The stored guarantee; ε is infinite if there is none or the noise was seeded.
+    audience : Audience, optional
+        The audience of the release; None where it is not a release.
+    release : str, optional
+        The checksum of the model; None where it is not a release.
+    description : str, optional
+        The model in one line.
+    remark : str, default=""
+        Why there is no guarantee, or what it does not cover.
+    """
+
+    source: str
+    epsilon: float
+    delta: float
+    audience: Audience | None = None
+    release: str | None = None
+    description: str | None = None
+    remark: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileFacts:
+    """What a profile states: the certainty about each row, and how well the model predicts.
+
+    Parameters
+    ----------
+    description : str
+        The model in one line.
+    certainty : FloatArray, optional
+        (n,) sorted, the upper end of each; None if the table of rows is not there.
+    utility : Mapping[str, float]
+        AUC or R², on the training rows.
+    """
+
+    description: str
+    certainty: FloatArray | None
+    utility: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditFacts:
+    """What an audit states.
+
+    Parameters
+    ----------
+    description : str
+        The attacked model in one line.
+    attacks : Mapping[str, Mapping[str, Any]]
+        The figures of each attack that was run.
+    refuted : bool
+        Whether the audit refutes the guarantee of the model.
+    """
+
+    description: str
+    attacks: Mapping[str, Mapping[str, Any]]
+    refuted: bool
+
+
+@dataclass(kw_only=True)
+class Facts:
+    """What all given results state; each list is filled by the readers below."""
+
+    guarantees: list[GuaranteeFacts] = field(default_factory=list)
+    ledgers: list[Ledger] = field(default_factory=list)
+    profiles: list[ProfileFacts] = field(default_factory=list)
+    audits: list[AuditFacts] = field(default_factory=list)
+    utilities: list[Mapping[str, float]] = field(default_factory=list)
+    dates: list[tuple[str, datetime]] = field(default_factory=list)
+    undated: list[str] = field(default_factory=list)
+
+    @property
+    def releases(self) -> list[GuaranteeFacts]:
+        """The guarantees of releases."""
+        return [each for each in self.guarantees if each.release is not None]
+
+    def check_one_model(self) -> None:
+        """Refuse results of different models."""
+        models = {each.release for each in self.releases}
+        described = {each.description for each in self.releases}
+        described |= {each.description for each in self.profiles}
+        described |= {each.description for each in self.audits}
+        if len(models) > 1 or len(described) > 1:
+            raise InvalidInput(
+                "RESULT: the results are of different models; check each model with its own"
+                " results."
+            )
+
+
+def read_facts(paths: Sequence[str | Path]) -> Facts:
+    """Return what the results at these paths state.
+
+    Parameters
+    ----------
+    paths : Sequence[str | Path]
+        Folders that expost commands wrote, or files in them.
+
+    Returns
+    -------
+    Facts
+        The facts.
+
+    Raises
+    ------
+    InvalidInput
+        If a path holds no result, a result is damaged, or results are of different models.
+    """
+    facts = Facts()
+    files: dict[Path, Path] = {}
+    for path in map(Path, paths):
+        named = list(_results_in(path)) if path.is_dir() else [path]
+        files |= {file.resolve(): file for file in named}
+    if not files:
+        raise InvalidInput("RESULT: name at least one result.")
+    by_folder: dict[Path, list[Path]] = {}
+    for resolved, file in files.items():
+        by_folder.setdefault(resolved.parent, []).append(file)
+    for group in by_folder.values():
+        _read_folder(facts, group)
+    facts.check_one_model()
+    return facts
+
+
+def _results_in(folder: Path) -> Iterator[Path]:
+    """Yield the results in a folder; of an audit only the figures without rows."""
+    names = sorted(path.name for path in folder.glob("*.json") if not path.name.startswith("."))
+    figures = [name for name in names if name.startswith("figures.")]
+    results = [
+        folder / name
+        for name in names
+        if not (figures and name.startswith("audit.")) and _reader(folder / name) is not None
+    ]
+    if not results:
+        raise InvalidInput(
+            f"{folder}: holds no result that answers a policy; name a folder that expost profile,"
+            " epsilon, publish, risk or audit wrote, or a ledger."
+        )
+    yield from results
+
+
+def _read_folder(facts: Facts, files: Iterable[Path]) -> None:
+    """Read the results of one folder, whose pages state the dates of the others."""
+    needed: list[str] = []
+    kinds: set[str] = set()
+    for path in files:
+        reader = _reader(path)
+        if reader is None:
+            raise InvalidInput(
+                f"{path}: is not a result that answers a policy; name a model.json, report.json,"
+                " profile, audit, epsilon or summary file, a ledger, or their folder."
+            )
+        before = len(facts.dates)
+        try:
+            needed += reader(facts, path)
+        except _UNKNOWN as error:
+            if isinstance(error, InvalidInput):
+                raise
+            raise InvalidInput(
+                f"{path}: a field is missing or has the wrong type ({type(error).__name__}); make"
+                " it again with the command that wrote it."
+            ) from None
+        kinds |= {kind for kind, _ in facts.dates[before:]}
+    facts.undated += [kind for kind in needed if kind not in kinds]
+
+
+# A reader adds the facts of a file, and returns the kinds of results that need a date.
+_Reader = Callable[[Facts, Path], Sequence[str]]
+
+
+def _reader(path: Path) -> _Reader | None:
+    """Return the reader of a file by its format; None if it holds no facts."""
+    value = read_json(path)
+    name = value.get("format") if isinstance(value, dict) else None
+    if not isinstance(name, str):
+        return None
+    family = name.partition("/")[0]
+    known = {each.partition("/")[0]: each for each in _READERS}
+    if family in known and name not in _READERS:
+        raise InvalidInput(
+            f"{path}: is of the format {name!r}, and this expost reads {known[family]!r}; make it"
+            " again with this expost."
+        )
+    return _READERS.get(name)
+
+
+# -- guarantees ----------------------------------------------------------------------------------
+
+
+def _model(facts: Facts, path: Path) -> Sequence[str]:
+    release, written = Release.load(path), read_json(path)
+    facts.guarantees.append(_guarantee("model", release, written, release.audience))
+    return ()
+
+
+def _report(facts: Facts, path: Path) -> Sequence[str]:
+    report, written = PublishedReport.load(path), read_json(path)
+    own = _guarantee("published report", report.release, written["model"], report.audience)
+    epsilon, delta = report.spending.together
+    total = {"epsilon": max(epsilon, own.epsilon), "delta": max(delta, own.delta)}
+    facts.guarantees.append(GuaranteeFacts(**{**vars(own), **total}))
+    return ()
+
+
+def _guarantee(
+    source: str, release: Release, written: Mapping[str, Any], audience: Audience
+) -> GuaranteeFacts:
+    """Return the stored guarantee of a model; it may be weaker than the ε that was requested."""
+    mechanism = release.mechanism
+    epsilon, delta, remark = mechanism.epsilon, mechanism.delta or 0.0, ""
+    entries = release.entries(written, name=source, made="2000-01-01T00:00:00Z", data=None)
+    if release.seeded:
+        epsilon, remark = math.inf, "the noise was seeded, so the model is not private"
+    elif not mechanism.worst_case < math.inf or not all(e.has_guarantee for e in entries):
+        epsilon, remark = math.inf, "the model has no guarantee"
+    elif not all(entry.guarantee.keeps(entry.epsilon, entry.delta) for entry in entries):
+        epsilon = summed_up(entry.guarantee.epsilon(entry.delta) for entry in entries)
+    if not remark and release.read_from_data:
+        remark = "ε does not cover constants that were read from the data"
+    return GuaranteeFacts(
+        source=source,
+        epsilon=epsilon,
+        delta=delta,
+        audience=audience,
+        release=written["sha256"],
+        description=mechanism.describe(),
+        remark=remark,
+    )
+
+
+def _ledger(facts: Facts, path: Path) -> Sequence[str]:
+    facts.ledgers.append(Ledger.load(path))
+    return ()
+
+
+# -- pages ---------------------------------------------------------------------------------------
+
+
+def _page(facts: Facts, path: Path) -> Sequence[str]:
+    """Read the dates of a summary, and the guarantee of ``expost risk``."""
+    # By name, as results display themselves: the report package is a higher layer.
+    parse_json = import_module("expost.report").parse_json
+    try:
+        page = parse_json(path.read_bytes())
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
+    undated = []
+    for document in page.documents:
+        if document.kind == "risk" and not document.facts.get("is_goal"):
+            epsilon = number(document.facts["epsilon"], "epsilon", infinite=True)
+            delta = number(document.facts["delta"], "delta")
+            facts.guarantees.append(GuaranteeFacts(source="risk", epsilon=epsilon, delta=delta))
+        if document.made is None:
+            undated.append(document.kind)
+        else:
+            made = datetime.strptime(document.made, _MADE).replace(tzinfo=UTC)
+            facts.dates.append((document.kind, made))
+    return undated
+
+
+# -- figures of rows -----------------------------------------------------------------------------
+
+
+def _profile(facts: Facts, path: Path) -> Sequence[str]:
+    _check_listed(path)
+    value = read_json(path)
+    certainty = _rows(path, value["table"], value["figures"]["count"])
+    utility = {}
+    fit = value["fit"]
+    if fit is not None and fit["auc"] is not None:
+        utility["auc"] = number(fit["auc"], "auc")
+    if fit is not None and fit["measure"] == "R²":
+        utility["r2"] = number(fit["released"], "released")
+    facts.profiles.append(
+        ProfileFacts(description=str(value["model"]), certainty=certainty, utility=utility)
+    )
+    return ("profile",)
+
+
+def _rows(path: Path, table: Any, count: Any) -> FloatArray | None:
+    """Return the sorted certainties of all rows of a profile; None if they are not there."""
+    if isinstance(table, str):
+        file = path.parent / table
+        if Path(table).name != table or table in ("", ".", ".."):
+            raise InvalidInput(f"{path}: its table is in another folder; make it again.")
+        if not file.exists():
+            return None
+        if file.is_file():
+            _check_listed(file)
+        low, high = _columns(file)
+    else:
+        low, high = (
+            np.array([math.inf if entry == "infinity" else entry for entry in table[name]], float)
+            for name in ("loss_low", "loss_high")
+        )
+    certainty = certainties(low, high)
+    if len(certainty) != count:
+        raise InvalidInput(
+            f"{path}: its table has {len(certainty):,} rows, and it states another number; make"
+            " both again."
+        )
+    return certainty
+
+
+def _columns(file: Path) -> tuple[FloatArray, FloatArray]:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    try:
+        table = pa.parquet.read_table(file, columns=["loss_low", "loss_high"])
+        low, high = (table.column(name).to_numpy() for name in ("loss_low", "loss_high"))
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise InvalidInput(
+            f"{file}: is not a table of rows ({type(error).__name__}); make it again."
+        ) from None
+    return low, high
+
+
+def certainties(low: FloatArray, high: FloatArray) -> FloatArray:
+    """Return the upper bounds of the attacker's certainty, sorted; 1 where it is not known.
+
+    Parameters
+    ----------
+    low, high : FloatArray
+        (n,) the certified intervals of the privacy losses, in nats.
+
+    Returns
+    -------
+    FloatArray
+        (n,) sigmoid(max(|low|, |high|)), rounded up.
+    """
+    exposure = np.maximum(np.abs(low), np.abs(high))
+    rounded = np.where(exposure == 0, 0.5, expit(exposure) * _ROUNDING)
+    return np.sort(np.where(np.isnan(exposure), 1.0, np.minimum(rounded, 1.0)))
+
+
+# -- attacks and choices -------------------------------------------------------------------------
+
+
+def _audit(facts: Facts, path: Path) -> Sequence[str]:
+    _check_listed(path)
+    value = read_json(path)
+    attacks = value["attacks"]
+    for figures in attacks.values():
+        for name in ("auc", "tpr_at_1_percent", "tpr_at_01_percent"):
+            for end in ("value", "high"):
+                number(figures[name][end], name)
+    facts.audits.append(
+        AuditFacts(
+            description=str(value["model"]),
+            attacks=attacks,
+            refuted=value["guarantee_refuted"] is True,
+        )
+    )
+    return ("audit",)
+
+
+def _choice(facts: Facts, path: Path) -> Sequence[str]:
+    """Read the held-out utility at the recommended ε, its lower end over releases."""
+    _check_listed(path)
+    value = read_json(path)
+    recommended, utility = value["recommended"], value["utility"]
+    found: dict[str, float] = {}
+    if recommended is not None and utility is not None:
+        epsilons = utility["epsilons"]
+        for name in ("auc", "r2"):
+            if name in utility and recommended in epsilons:
+                index = epsilons.index(recommended)
+                found[name] = number(utility[name]["low"][index], name)
+    facts.utilities.append(found)
+    return ("epsilon",)
+
+
+def _check_listed(path: Path) -> None:
+    """Refuse a file that differs from the one that the command listed in its folder."""
+    listed = path.parent / _LIST
+    if not listed.exists():
+        return
+    files = read_json(listed).get("files", {})
+    if path.name not in files:
+        raise InvalidInput(
+            f"{path}: is not in the list of files that expost wrote there; make it again."
+        )
+    with path.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() not in files[path.name]:
+            raise InvalidInput(f"{path}: was changed after expost wrote it; make it again.")
+
+
+_READERS: dict[str, _Reader] = {
+    Release.FORMAT: _model,
+    PublishedReport.FORMAT: _report,
+    Ledger.FORMAT: _ledger,
+    "expost-page/1": _page,
+    "expost-profile/2": _profile,
+    "expost-audit/1": _audit,
+    "expost-epsilon/4": _choice,
+}
