@@ -61,6 +61,13 @@ _STEMS = (
     ("certificate", "html"),
     ("certificate", "md"),
     ("erasure", "json"),
+    ("dossier", "html"),
+    ("dossier", "md"),
+    ("dossier", "json"),
+    ("result-model", "json"),
+    ("result-report", "json"),
+    ("result-certificate", "json"),
+    ("manifest", "json"),
 )
 # The files other than releases that a command may write.
 RESULTS = tuple(
