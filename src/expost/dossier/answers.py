@@ -154,17 +154,17 @@ def _most_exposed(evidence: Evidence) -> tuple[Figure, ...]:
 
 
 def _attack_figures(evidence: Evidence) -> tuple[Figure, ...]:
-    """Return how well the strongest attack did, and on how many rows."""
+    """Return how well the strongest attack did."""
     if evidence.strongest is None:
         return ()
     name, audit = evidence.strongest
     figures = audit.attacks[name]
 
     def interval(key: str, places: int, *, in_percent: bool) -> str:
-        value, low, high = (
-            fixed(float(figures[key][end]), places, side, percent=in_percent)
-            for end, side in (("value", "nearest"), ("low", "down"), ("high", "up"))
-        )
+        ends = figures[key]
+        value = fixed(float(ends["value"]), places, percent=in_percent)
+        low = fixed(float(ends["low"]), places, "down", percent=in_percent)
+        high = fixed(float(ends["high"]), places, "up", percent=in_percent)
         unit = " %" if in_percent else ""
         return f"{value}{unit} ({low} to {high}{unit})"
 

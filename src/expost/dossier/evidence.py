@@ -12,6 +12,7 @@ from expost.auditing.attacks import described
 from expost.erasure.certificate import Certificate
 from expost.errors import InvalidInput
 from expost.files.atomic import read_json
+from expost.files.sealed import number
 from expost.ledger import Ledger, Listing
 from expost.policy.facts import AuditFacts, Facts, GuaranteeFacts, read_facts
 from expost.profiles import identifiability
@@ -165,13 +166,17 @@ class Evidence:
     @property
     def attacked_rows(self) -> int:
         """The largest number of members and non-members that one attack was run on."""
-        numbers = [
-            (figures.get("members"), figures.get("non_members"))
-            for audit in self.facts.audits
-            for figures in audit.attacks.values()
-        ]
-        known = [sum(pair) for pair in numbers if all(type(each) is int for each in pair)]
-        return max(known, default=0)
+        return max(
+            (
+                int(
+                    number(figures.get("members", 0), "members")
+                    + number(figures.get("non_members", 0), "non_members")
+                )
+                for audit in self.facts.audits
+                for figures in audit.attacks.values()
+            ),
+            default=0,
+        )
 
     @property
     def strongest(self) -> tuple[str, AuditFacts] | None:

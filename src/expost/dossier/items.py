@@ -130,7 +130,7 @@ def _aisvs(place: str) -> Source:
 
 _NIST = Source(document="NIST SP 800-226")
 _ISO = Source(document="ISO/IEC 27559:2022")
-_ICO = Source(document="ICO, guidance on anonymisation (motivated intruder test)")
+_ICO = Source(document="ICO, motivated intruder test")
 _NOT_PUBLIC = "the weights were not made public."
 
 

@@ -130,6 +130,10 @@ def _overview(dossier: Dossier) -> Section:
     def status(each: Answered) -> str:
         return _DOES_NOT_APPLY if each.exempt else each.answer.status.value
 
+    def item(each: Answered) -> str:
+        # One column, so that the table fits on a phone.
+        return f"{each.item.title} ({each.item.source.document})"
+
     return Section(
         id="items",
         title="All items",
@@ -138,11 +142,9 @@ def _overview(dossier: Dossier) -> Section:
         blocks=(
             table(
                 dossier.ordered,
+                ("item", item, str),
                 ("status", status, str),
-                ("item", lambda each: each.item.title, str),
-                ("source", lambda each: each.item.source.text, str),
                 caption="What is not done comes first.",
-                label=1,
             ),
             Text(text=f"Results that were read: {listed(dossier.kinds)}.", small=True),
         ),
