@@ -448,7 +448,7 @@ def _correctness(evidence: Evidence, deployment: Deployment) -> Answer:
             " explained."
         )
     else:
-        text = "Attacks were run on the model, and none refutes its guarantee."
+        text = "Attacks were run on the model, and what they prove was compared with its guarantee."
     return _attacked(evidence, deployment, text, *lower)
 
 

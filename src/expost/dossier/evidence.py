@@ -103,9 +103,9 @@ class Evidence:
 
     @property
     def audience(self) -> Audience:
-        """Needs review if the released model does; else public."""
-        reviewed = [each.audience is not Audience.PUBLIC for each in self.facts.releases]
-        return Audience.NEEDS_REVIEW if any(reviewed) else Audience.PUBLIC
+        """Needs review if the released model does, or if an audit refutes it; else public."""
+        reviewed = any(each.audience is not Audience.PUBLIC for each in self.facts.releases)
+        return Audience.NEEDS_REVIEW if reviewed or self.is_refuted else Audience.PUBLIC
 
     @property
     def guarantee(self) -> GuaranteeFacts | None:
