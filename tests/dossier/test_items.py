@@ -189,7 +189,9 @@ def test_a_guarantee_that_bounds_nothing_proves_nothing_about_attacks(made, tmp_
 
 def test_context_decides_what_applies(made):
     exempt = {
-        context: {each.item.key for each in make_dossier([made / "profile"], context=context).exempt}
+        context: {
+            each.item.key for each in make_dossier([made / "profile"], context=context).exempt
+        }
         for context in DEPLOYMENTS
     }
     assert exempt == {

@@ -226,7 +226,7 @@ def _likelihood(evidence: Evidence, deployment: Deployment) -> Answer:
 
 
 def _largest(evidence: Evidence, text: str) -> Answer:
-    """Return the bound on the posterior of anybody."""
+    """Return the bound on the posterior of any person."""
     posterior = None if evidence.bounds is None else evidence.bounds.posterior
     figures = (*_posterior(evidence), *_most_exposed(evidence))
     return _proved(evidence, text, *figures, bound=1.0 if posterior is None else posterior)
@@ -243,7 +243,7 @@ def _membership(evidence: Evidence, deployment: Deployment) -> Answer:
         *_bound(evidence, "true_positive_rate", "TPR at 1 % FPR of any attack"),
     )
     if evidence.gap is None:
-        text = "The guarantee bounds every attack, also those that nobody has thought of yet."
+        text = "The guarantee bounds every attack, known or not."
         advantage = None if evidence.bounds is None else evidence.bounds.advantage
         figures = (*bounds, *_attacks(evidence))
         return _proved(evidence, text, *figures, bound=1.0 if advantage is None else advantage)
@@ -323,7 +323,7 @@ def _erasure(evidence: Evidence, deployment: Deployment) -> Answer:
     certificate = evidence.certificate
     if certificate is None or certificate.is_insertion:
         return _not_done(
-            "No certificate of an erasure was given. If nobody has requested erasure, none is"
+            "No certificate of an erasure was given. If no person has requested erasure, none is"
             " needed yet.",
             command="expost forget DATA --target COLUMN --model model.json --id COLUMN"
             " --remove KEYS --out DIR",

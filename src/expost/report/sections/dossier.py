@@ -134,6 +134,7 @@ def _overview(dossier: Dossier) -> Section:
         # One column, so that the table fits on a phone.
         return f"{each.item.title} ({each.item.source.document})"
 
+    kinds = [one_line(kind) for kind in dossier.kinds]
     return Section(
         id="items",
         title="All items",
@@ -146,7 +147,7 @@ def _overview(dossier: Dossier) -> Section:
                 ("status", status, str),
                 caption="What is not done comes first.",
             ),
-            Text(text=f"Results that were read: {listed(dossier.kinds)}.", small=True),
+            Text(text=f"Results that were read: {listed(kinds)}.", small=True),
         ),
     )
 
