@@ -78,7 +78,7 @@ def made(folder: Path) -> dict[str, Path]:
     pyarrow.csv.write_csv(table.slice(AUDITED, AUDITED), others)
     expost("profile", some.name, *known, *required, "small")
     small = ("--model", "small/model.json", "--holdout", others.name, "--references", "16")
-    expost("audit", some.name, *small, *required, "attacked")
+    expost("audit", some.name, *small, "--group", "sex", *required, "attacked")
     ledger = "some.ledger.CURATOR-ONLY.json"
     given = ("--context", "public-model", "--out", "dossier")
     expost("dossier", "small", "attacked", ledger, *given)

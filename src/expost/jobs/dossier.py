@@ -52,8 +52,8 @@ def _store(workspace: Workspace, dossier: Dossier) -> dict[str, Path]:
             path = out / audience.file_name("dossier", suffix)
             files[name] = write_bytes(path, audience, content.encode())
         for file in dossier.copies:
-            path = out / file.copy
-            files[path.stem] = write_bytes(path, Audience.PUBLIC, file.content)
+            name = file.kind.partition(" ")[0]
+            files[name] = write_bytes(out / file.copy, Audience.PUBLIC, file.content)
         workspace.remove(NAMES)
         files["manifest"] = write_manifest(out, [path.name for path in files.values()])
         workspace.remove_results(keep=files.values())
