@@ -376,6 +376,13 @@ NONSENSE = {
     "ledger": FOLDER_OPTIONS | {"paths": "none.json", "add": "none.json", "delta": "nan"},
     "report": FOLDER_OPTIONS | {"paths": "none"},
     "doctor": {},
+    "dossier": FOLDER_OPTIONS
+    | {
+        "paths": "none",
+        "deployment": "cloud",
+        "audience": "everybody",
+        "baseline": "2",
+    },
 }
 # Options that take any text.
 ANY_TEXT = {"missing"}
@@ -390,6 +397,7 @@ NEEDED = {
     "lookup": "{report} {person}",
     "ledger": "{model}",
     "report": "{folder}/profile",
+    "dossier": "{folder}/profile --context api",
 }
 
 

@@ -57,7 +57,7 @@ class Answered:
             "key": self.item.key,
             "title": self.item.title,
             "question": self.item.question,
-            "source": {"document": source.document, "place": source.place or None},
+            "source": {"document": source.document, "paragraph": source.paragraph or None},
             "text_checked": source.is_checked,
             "applies": not self.exempt,
             "reason": self.exempt or None,

@@ -1,7 +1,7 @@
 """What authorities and standards ask of a trained model: one item for each question.
 
-A place in a document (an article, a control) is named only where its text was read. Otherwise the
-document is named and the item is marked "text not checked". Questions are in our own words.
+A paragraph of a document (an article, a control) is named only where its text was read. Otherwise
+the document is named and the item is marked "text not checked". Questions are in our own words.
 
 Read were: Art. 17(1), 17(2) and 35(7) of the GDPR; the executive summary of EDPB Opinion 28/2024 on
 the likelihood of extraction; the controls C11.2 of OWASP AISVS 1.0, which is frozen.
@@ -67,22 +67,22 @@ class Source:
     ----------
     document : str
         The document.
-    place : str, default=""
+    paragraph : str, default=""
         The article, section or control whose text was read; "": the text was not checked.
     """
 
     document: str
-    place: str = ""
+    paragraph: str = ""
 
     @property
     def is_checked(self) -> bool:
         """Whether the text was read there."""
-        return bool(self.place)
+        return bool(self.paragraph)
 
     @property
     def text(self) -> str:
-        """The document with its place, or with "text not checked"."""
-        return f"{self.document}, {self.place}" if self.place else f"{self.document}, {_UNCHECKED}"
+        """The document with the paragraph, or with "text not checked"."""
+        return f"{self.document}, {self.paragraph or _UNCHECKED}"
 
 
 _UNCHECKED = "text not checked"
@@ -116,16 +116,16 @@ class Item:
     exempt: Mapping[Deployment, str]
 
 
-def _edpb(place: str = "") -> Source:
-    return Source(document="EDPB Opinion 28/2024", place=place)
+def _edpb(paragraph: str = "") -> Source:
+    return Source(document="EDPB Opinion 28/2024", paragraph=paragraph)
 
 
-def _gdpr(place: str) -> Source:
-    return Source(document="GDPR", place=place)
+def _gdpr(paragraph: str) -> Source:
+    return Source(document="GDPR", paragraph=paragraph)
 
 
-def _aisvs(place: str) -> Source:
-    return Source(document="OWASP AISVS 1.0", place=place)
+def _aisvs(paragraph: str) -> Source:
+    return Source(document="OWASP AISVS 1.0", paragraph=paragraph)
 
 
 _NIST = Source(document="NIST SP 800-226")
