@@ -117,6 +117,16 @@ def test_without_the_ledger_nothing_is_composed(made):
     assert "expost ledger" in answer(without, "nist-composition").command
 
 
+def test_a_ledger_of_other_data_composes_nothing(made):
+    after = made / "after"
+    own = make_dossier([after / "erased", after / ledger_of(made).name], context="api")
+    assert "nist-composition" in keys(own, Status.PROVED)
+    # The ledger before the erasure does not list the model after it.
+    other = make_dossier([after / "erased", ledger_of(made)], context="api")
+    assert "nist-composition" in keys(other, Status.NOT_DONE)
+    assert not [figure for figure in figures(other) if figure.result == "ledger"]
+
+
 def test_without_the_model_nothing_is_proved(made):
     dossier = make_dossier([made / "audit"], context="api")
     assert keys(dossier, Status.PROVED) == set()

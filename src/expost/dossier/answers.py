@@ -397,6 +397,11 @@ def _composition(evidence: Evidence, deployment: Deployment) -> Answer:
     listing = evidence.listing
     if listing is None:
         return _not_done("No ledger was given.", command="expost ledger DIR")
+    if not evidence.is_listed:
+        return _not_done(
+            "The ledger does not list the model, or no model was given.",
+            command="expost ledger LEDGER --add model.json",
+        )
     n, figures = len(listing.releases), []
     figures.append(Figure(label="Releases in the ledger", value=count(n), result="ledger"))
     epsilon = listing.scalars()["epsilon"]

@@ -154,6 +154,14 @@ class Evidence:
         return Listing.of((entry, None) for entry in entries.values())
 
     @property
+    def is_listed(self) -> bool:
+        """Whether a ledger lists the model: its checksum, or the request of its last erasure."""
+        names = {each.release for each in self.facts.releases}
+        if self.release is not None:
+            names |= {each.request for each in self.release.history[-1:]}
+        return any(entry.release in names for each in self.facts.ledgers for entry in each.entries)
+
+    @property
     def attacks(self) -> tuple[str, ...]:
         """The names of all attacks that were run."""
         return tuple(dict.fromkeys(name for each in self.facts.audits for name in each.attacks))

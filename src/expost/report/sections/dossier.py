@@ -32,14 +32,14 @@ _TONES: dict[Status, Tone] = {
 }
 _MEANINGS = {
     Status.NOT_DONE: "No given result answers these items.",
-    Status.TESTED: "Attacks were run. An attack is no guarantee: other attacks may find what these"
-    " miss.",
+    Status.TESTED: "Attacks were run. Tested does not mean passed: how well the attacks did is"
+    " curator-only. An attack is no guarantee: other attacks may find what these miss.",
     Status.PROVED: "A guarantee or a certified bound answers these items, for any attack.",
 }
 _DOES_NOT_APPLY = "does not apply"
 _GLOSSARY = (
     ("Proved", "A guarantee or a certified bound holds, for every attack."),
-    ("Tested", "Attacks were run on the model. Other attacks may succeed better."),
+    ("Tested", "Attacks were run on the model, with any outcome. Other attacks may do better."),
     ("Not done", "No given result answers the item."),
     (
         "Text not checked",
@@ -55,7 +55,7 @@ _GLOSSARY = (
 
 def dossier_document(dossier: Dossier) -> Document:
     """Return the document of a dossier."""
-    gaps, asked = dossier.of(Status.NOT_DONE), len(dossier.answers) - len(dossier.exempt)
+    gaps, applicable = dossier.of(Status.NOT_DONE), len(dossier.answers) - len(dossier.exempt)
     sections = [_overview(dossier)]
     sections += [
         Section(
@@ -83,7 +83,7 @@ def dossier_document(dossier: Dossier) -> Document:
         audience=dossier.audience,
         subtitle=(() if dossier.model is None else (one_line(dossier.model),)),
         verdict=Verdict(
-            text=f"{count(len(gaps))} of {count(asked)} items are not done.",
+            text=f"{count(len(gaps))} of {count(applicable)} items are not done.",
             more=DISCLAIMER,
             tone="caution" if gaps else "good",
         ),
