@@ -245,13 +245,14 @@ def test_figures_are_those_of_the_results(made):
     )
     stated = identifiability(made / "profile" / "model.json", baseline=0.02)
     key = stated.routes[0].key
-    posterior, certainty = answer(dossier, "edpb-likelihood").figures
+    extraction, posterior, certainty = answer(dossier, "edpb-likelihood").figures
     assert posterior.value == f"at most {stated.figure('posterior').shown[key]}"
     table = pq.read_table(made / "profile" / "profile.CURATOR-ONLY.parquet")
     largest = np.max([np.abs(table[name].to_numpy()) for name in ("loss_low", "loss_high")])
     assert certainty.value == f"at most {percent(1 / (1 + np.exp(-largest)), 'up')}"
     assert certainty.audience is Audience.CURATOR_ONLY
     (bound,) = answer(dossier, "edpb-reconstruction").figures
+    assert bound == extraction
     assert "1 in 50 without" in bound.label
     within = re.fullmatch(r"at most 1 in ([\d.]+)", bound.value)
     reconstruction = next(e for e in stated.attacks if e.risk.name == "reconstruction")

@@ -218,18 +218,21 @@ def _attacked(evidence: Evidence, deployment: Deployment, text: str, *more: Figu
 
 
 def _likelihood(evidence: Evidence, deployment: Deployment) -> Answer:
-    return _largest(
-        evidence,
-        f"The bound holds for every {_unit_of(evidence)}, whatever the data, against an attacker"
-        " who knows all other rows.",
+    text = (
+        f"The bounds hold for every {_unit_of(evidence)}, whatever the data, against an attacker"
+        " who knows all other rows. The first is on a row that is reconstructed, the second on"
+        " knowing that the row was in the data."
     )
+    figures = _beyond(evidence, "reconstruction")
+    return _largest(evidence, text, *figures, bound=_chance(evidence, "reconstruction"))
 
 
-def _largest(evidence: Evidence, text: str) -> Answer:
-    """Return the bound on the posterior of any person."""
+def _largest(evidence: Evidence, text: str, *more: Figure, bound: float = 0.0) -> Answer:
+    """Return the bound on the posterior of any person, after other figures and their bound."""
     posterior = None if evidence.bounds is None else evidence.bounds.posterior
-    figures = (*_posterior(evidence), *_most_exposed(evidence))
-    return _proved(evidence, text, *figures, bound=1.0 if posterior is None else posterior)
+    largest = max(bound, 1.0 if posterior is None else posterior)
+    figures = (*more, *_posterior(evidence), *_most_exposed(evidence))
+    return _proved(evidence, text, *figures, bound=largest)
 
 
 def _unit_of(evidence: Evidence) -> str:

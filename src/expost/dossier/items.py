@@ -3,8 +3,9 @@
 A paragraph of a document (an article, a control) is named only where its text was read. Otherwise
 the document is named and the item is marked "text not checked". Questions are in our own words.
 
-Read were: Art. 17(1), 17(2) and 35(7) of the GDPR; the executive summary of EDPB Opinion 28/2024 on
-the likelihood of extraction; the controls C11.2 of OWASP AISVS 1.0, which is frozen.
+Read were Art. 17(1), 17(2) and 35(7) of the GDPR, in reprints, and the controls C11.2 of OWASP
+AISVS 1.0, whose text is frozen, in its bilingual edition in the project's repository. Of EDPB Opinion
+28/2024 only the beginning of the executive summary was read, which is not enough for any item.
 """
 
 from collections.abc import Mapping
@@ -116,10 +117,6 @@ class Item:
     exempt: Mapping[Deployment, str]
 
 
-def _edpb(paragraph: str = "") -> Source:
-    return Source(document="EDPB Opinion 28/2024", paragraph=paragraph)
-
-
 def _gdpr(paragraph: str) -> Source:
     return Source(document="GDPR", paragraph=paragraph)
 
@@ -128,6 +125,7 @@ def _aisvs(paragraph: str) -> Source:
     return Source(document="OWASP AISVS 1.0", paragraph=paragraph)
 
 
+_EDPB = Source(document="EDPB Opinion 28/2024")
 _NIST = Source(document="NIST SP 800-226")
 _ISO = Source(document="ISO/IEC 27559:2022")
 _ICO = Source(document="ICO, motivated intruder test")
@@ -157,22 +155,22 @@ ITEMS = (
     _item(
         "edpb-likelihood",
         "Likelihood for any person",
-        _edpb("executive summary"),
+        _EDPB,
         "likelihood",
-        "How likely is it, at most, that the model reveals that any given person, not only the"
-        " average one, was in the training data?",
+        "How likely is it, at most, that data of any given person, not only of the average one, can"
+        " be extracted from the model?",
     ),
     _item(
         "edpb-membership",
         "Membership inference",
-        _edpb(),
+        _EDPB,
         "membership",
         "Does the model resist membership inference?",
     ),
     _item(
         "edpb-attribute",
         "Attribute inference",
-        _edpb(),
+        _EDPB,
         "attribute_inference",
         "Does the model resist attribute inference: can an unknown attribute of a person be"
         " inferred from the person's presence in the training data?",
@@ -180,14 +178,14 @@ ITEMS = (
     _item(
         "edpb-reconstruction",
         "Reconstruction",
-        _edpb(),
+        _EDPB,
         "reconstruction",
         "Does the model resist reconstruction of rows of the training data?",
     ),
     _item(
         "edpb-inversion",
         "Model inversion",
-        _edpb(),
+        _EDPB,
         "inversion",
         "Does the model resist model inversion: can data of a person in the training data be"
         " computed from the model?",
@@ -195,21 +193,21 @@ ITEMS = (
     _item(
         "edpb-regurgitation",
         "Regurgitation",
-        _edpb(),
+        _EDPB,
         "regurgitation",
         "Can the model return rows of the training data as they were (regurgitation)?",
     ),
     _item(
         "edpb-exfiltration",
         "Exfiltration",
-        _edpb(),
+        _EDPB,
         "exfiltration",
         "Are the systems that hold the training data and the model protected from exfiltration?",
     ),
     _item(
         "edpb-documentation",
         "Documentation",
-        _edpb(),
+        _EDPB,
         "documentation",
         "Is the choice of data, measures and tests documented, with the impact assessment and the"
         " advice of the data protection officer?",
