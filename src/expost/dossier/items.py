@@ -4,8 +4,9 @@ A paragraph of a document (an article, a control) is named only where its text w
 the document is named and the item is marked "text not checked". Questions are in our own words.
 
 Read were Art. 17(1), 17(2) and 35(7) of the GDPR, in reprints, and the controls C11.2 of OWASP
-AISVS 1.0, whose text is frozen, in its bilingual edition in the project's repository. Of EDPB Opinion
-28/2024 only the beginning of the executive summary was read, which is not enough for any item.
+AISVS 1.0, whose text is frozen, in its bilingual edition in the project's repository. Of EDPB
+Opinion 28/2024 only the beginning of the executive summary was read, which is not enough
+for any item.
 """
 
 from collections.abc import Mapping
