@@ -21,7 +21,7 @@ from program import PROGRAM, Ran, finished, imported
 
 COMMANDS = {
     "demo", "doctor", "encoding", "epsilon", "profile", "risk", "audit", "publish", "lookup", "forget", "card", "report",
-    "ledger", "check", "verify",
+    "ledger", "check", "dossier", "verify",
 }  # fmt: skip
 
 

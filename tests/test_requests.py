@@ -386,6 +386,13 @@ NONSENSE = {
     "card": FOLDER_OPTIONS
     | {"paths": "none.json", "name": "a/b/c", "license": "GPL!", "baseline": "2"},
     "doctor": {},
+    "dossier": FOLDER_OPTIONS
+    | {
+        "paths": "none",
+        "deployment": "cloud",
+        "audience": "everybody",
+        "baseline": "2",
+    },
 }
 # Options that take any text.
 ANY_TEXT = {"missing"}
@@ -402,6 +409,7 @@ NEEDED = {
     "report": "{folder}/profile",
     "check": "{folder}/profile --fail-on epsilon>1",
     "card": "{model}",
+    "dossier": "{folder}/profile --context api",
 }
 
 

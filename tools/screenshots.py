@@ -2,7 +2,7 @@
 
 What is pictured is what a user gets: the program is run on Adult (48,842 people, see
 papers.datasets). The pages are those of a profile, of a choice of ε, of an audit of a decision tree
-on a part of the rows, and of a published report.
+on a part of the rows, of a published report, and of a dossier of a model of a part of the rows.
 """
 
 import io
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def made(folder: Path) -> dict[str, Path]:
-    """Return the pages of a profile ("report"), a choice of ε, an audit and a published report."""
+    """Return the pages: "report" is that of a profile."""
     table = load_adult().table.drop_columns(["split"])
     adult, some, encoding = (folder / name for name in ("adult.csv", "some.csv", "public.json"))
     pyarrow.csv.write_csv(table, adult)
@@ -74,12 +74,21 @@ def made(folder: Path) -> dict[str, Path]:
     known = ("--encoding", encoding.name, "--classes", "<=50K,>50K", *drop)
     expost("profile", adult.name, *known, *required, "known")
     expost("publish", "--model", "known/model.json", "--out", "published")
+    others = folder / "others.csv"
+    pyarrow.csv.write_csv(table.slice(AUDITED, AUDITED), others)
+    expost("profile", some.name, *known, *required, "small")
+    small = ("--model", "small/model.json", "--holdout", others.name, "--references", "16")
+    expost("audit", some.name, *small, "--group", "sex", *required, "attacked")
+    ledger = "some.ledger.CURATOR-ONLY.json"
+    given = ("--context", "public-model", "--out", "dossier")
+    expost("dossier", "small", "attacked", ledger, *given)
     name = "report.CURATOR-ONLY.html"
     return {
         "report": folder / "profile" / name,
         "epsilon": folder / "epsilon" / name,
         "audit": folder / "audit" / name,
         "published": folder / "published" / "report.html",
+        "dossier": folder / "dossier" / "dossier.html",
     }
 
 

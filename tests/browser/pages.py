@@ -10,9 +10,11 @@ from expost.types import Audience
 from report.conftest import fitted
 from report.epsilon_choices import chosen
 from report.examples import every_block, every_page, hostile, profile_figure
-from report.results import erasure, published
+from report.results import dossier, erasure, published
 
-KINDS = ("profile", "epsilon", "published", "certificate", "every", "several", "public")
+KINDS = (
+    *("profile", "epsilon", "published", "certificate", "dossier", "every", "several", "public"),
+)
 PEOPLE = 240
 # Adult has so many.
 MANY = 48_842
@@ -37,6 +39,8 @@ def document_page(kind: str) -> Page:
             return page_of(published())
         case "certificate":
             return page_of(erasure().certificate)
+        case "dossier":
+            return page_of(dossier())
         case "every":
             return every_page()
         case "hostile":

@@ -11,6 +11,7 @@ import numpy as np
 import expost
 from expost.auditing.roc import roc
 from expost.auditing.sweep import AuditSweep
+from expost.dossier import make_dossier
 from expost.errors import SeededReleaseWarning
 from expost.jobs.requests import ProfileRequest
 from expost.ledger import Entry, Ledger
@@ -178,6 +179,15 @@ def redrawn():
     return expost.forget(objective(), X, y, remove=[3])
 
 
+@cache
+def dossier():
+    """Of a published report; names come from outside."""
+    with tempfile.TemporaryDirectory() as folder:
+        published().save(Path(folder) / "report.json")
+        made = make_dossier([folder], context="api", audience="curator-only")
+    return replace(made, model=HOSTILE, kinds=(HOSTILE, *made.kinds))
+
+
 def transcript(*, epochs=4, rate=1.0):
     rng = np.random.default_rng(5)
     mechanism = SGDMechanism(rows=40, noise_multiplier=2.0, clip=1.0, sampling_rate=rate)
@@ -210,6 +220,7 @@ _MAKERS = {
     "composition": lambda: compare_compositions([GaussianNoise(mu=0.1)] * 20, delta=1e-5),
     "coverage": coverage,
     "disparity": lambda: audited().disparity[0],
+    "dossier": dossier,
     "epsilon choice": chosen,
     "erasure": erasure,
     "erasure by a redraw": redrawn,

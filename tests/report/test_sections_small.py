@@ -28,7 +28,7 @@ from .results import RESULTS
 
 NAMES = (
     *("certificate", "certificate of a coupling", "erasure", "erasure by a redraw"),
-    "release after an erasure",
+    *("release after an erasure", "dossier"),
     *("answer", "attack figures", "comparison", "composition", "coverage", "disparity"),
     *("estimated losses", "explanation", "grouping", "individual epsilon", "ledger"),
     *("lower bound", "neighbours", "published report", "release", "roc", "row losses"),

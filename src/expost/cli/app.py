@@ -23,7 +23,7 @@ _PANELS = {
     "Answer": ("epsilon", "profile", "risk", "audit"),
     "Publish": ("publish", "lookup", "forget", "card"),
     "Records": ("report", "ledger"),
-    "Check": ("check", "verify"),
+    "Check": ("check", "dossier", "verify"),
 }
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         CheckRequest,
         DemoRequest,
         DoctorRequest,
+        DossierRequest,
         EncodingRequest,
         EpsilonRequest,
         ForgetRequest,
@@ -40,6 +41,7 @@ __all__ = [
     "check",
     "demo",
     "doctor",
+    "dossier",
     "encoding",
     "epsilon",
     "forget",
@@ -457,6 +459,36 @@ def check(request: "CheckRequest") -> None:
         print("\n".join([job.lines(outcome, curator=request.curator), *page_lines(files)]))
     if outcome.exit_code:
         raise typer.Exit(outcome.exit_code)
+
+
+def dossier(request: "DossierRequest") -> None:
+    """Answer what authorities and standards ask of a model, item by item, from its results.
+
+    Each item has its question, the figure, a status and its source. Proved: by a guarantee or a
+    certified bound. Tested: by attacks that were run. Not done: with the command that would do it.
+    What is not done comes first. Nothing is computed from rows, and no legal assessment is made.
+
+    DIR/dossier.html is the page to read and print, dossier.md and dossier.json the same. Public
+    results are copied next to it, and manifest.json lists every file with its SHA-256, which
+    `expost verify DIR` compares. With --audience curator-only the dossier also has the figures of
+    single rows and of attacks, and the files are named CURATOR-ONLY.
+
+    **Examples**
+
+    `expost dossier report published audit --context public-model --out dossier`
+
+    `expost dossier report audit people.ledger.CURATOR-ONLY.json --context internal --audience
+    curator-only --out dossier`
+    """
+    from expost.jobs import dossier as job
+
+    outcome, files = job.run(request)
+    if request.prints_json:
+        print_json(request, files, outcome.scalars(), outcome.fields)
+    else:
+        print("\n".join([str(outcome), *page_lines(files)]))
+    if request.open_page:
+        show(files["report"])
 
 
 def verify(request: "VerifyRequest") -> None:

@@ -154,16 +154,17 @@ def read_baseline(text: str) -> float | dict[str, float]:
     """Return a probability, as 0.001 or 1/1000, or one for each named risk."""
     parts = [part.split("=") for part in text.split(",")]
     if len(parts) == 1 and len(parts[0]) == 1:
-        return _read_fraction(text)
+        return read_fraction(text)
     if not all(len(part) == 2 for part in parts):
         raise ValueError(f"{text!r} must be a probability, or NAME=P separated by commas")
     names = [name.strip().replace("-", "_") for name, _ in parts]
     if len(set(names)) < len(names):
         raise ValueError(f"{text!r} must name each risk once")
-    return {name: _read_fraction(part[1]) for name, part in zip(names, parts, strict=True)}
+    return {name: read_fraction(part[1]) for name, part in zip(names, parts, strict=True)}
 
 
-def _read_fraction(text: str) -> float:
+def read_fraction(text: str) -> float:
+    """Return a probability, as 0.001 or 1/1000."""
     over, slash, under = text.partition("/")
     try:
         value = float(over) / float(under) if slash else float(over)

@@ -63,6 +63,13 @@ _STEMS = (
     ("erasure", "json"),
     ("card", "md"),
     ("deployment", "yaml"),
+    ("dossier", "html"),
+    ("dossier", "md"),
+    ("dossier", "json"),
+    ("result-model", "json"),
+    ("result-report", "json"),
+    ("result-certificate", "json"),
+    ("manifest", "json"),
 )
 # The files other than releases that a command may write.
 RESULTS = tuple(

@@ -27,6 +27,7 @@ from expost.jobs.options import (
     options_of,
     read_baseline,
     read_bytes,
+    read_fraction,
     read_id,
     read_labels,
     read_model_name,
@@ -43,6 +44,7 @@ __all__ = [
     "CheckRequest",
     "DemoRequest",
     "DoctorRequest",
+    "DossierRequest",
     "EncodingRequest",
     "EpsilonRequest",
     "ForgetRequest",
@@ -65,6 +67,8 @@ LOSSES = ("logistic", "huber-hinge", "squared")
 MEASURES = ("log_loss", "auc", "accuracy", "r2")
 KINDS = ("data-independent", "data-dependent")
 RELATIONS = ("remove", "replace")
+DEPLOYMENTS = ("public-model", "api", "internal")
+READERS = ("public", "curator-only")
 # The entry points under which other packages name their mechanisms.
 MECHANISM_PLUG_INS = "expost.mechanisms"
 # Cells that count as missing, those of `expost.data.MISSING`.
@@ -925,6 +929,47 @@ class CheckRequest(Request):
         bool, Option("Print measured curator-only values too; keep them out of logs.", RESULTS)
     ] = False
     force: Annotated[bool, Option("Write over files that exist.", RESULTS)] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DossierRequest(FolderRequest):
+    """Options of ``expost dossier``."""
+
+    paths: Annotated[
+        tuple[Path, ...],
+        Option("Folders that expost commands wrote, files in them or a ledger.", metavar="RESULT"),
+    ]
+    deployment: Annotated[
+        str,
+        Option(
+            "Who can use the model: everybody has the weights (public-model), users see answers"
+            " (api), or staff have the model (internal).",
+            CRITERIA,
+            flag="--context",
+            metavar="NAME",
+            choices=DEPLOYMENTS,
+        ),
+    ]
+    audience: Annotated[
+        str,
+        Option(
+            "Who may read the dossier: public figures alone (public), or those of single rows too"
+            " (curator-only).",
+            CRITERIA,
+            metavar="NAME",
+            choices=READERS,
+        ),
+    ] = "public"
+    baseline: Annotated[
+        float,
+        Option(
+            "Probability with which re-identification, attribute inference and reconstruction"
+            " succeed without the model, as 0.001 or 1/1000.",
+            CRITERIA,
+            metavar="P",
+            read=read_fraction,
+        ),
+    ] = 0.001
 
 
 @dataclass(frozen=True, kw_only=True)

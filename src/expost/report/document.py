@@ -48,6 +48,9 @@ _CLAUSE = re.compile(r"(.+?(?:[.:](?=\s)|$))\s*(.*)")
 # Navigation: sections of a page are shown in this order.
 NAVIGATION = (
     "Overview",
+    "Not done",
+    "Tested",
+    "Proved",
     "Exposure",
     "Attacks",
     "Groups",

@@ -35,6 +35,7 @@ _DOCUMENTS: Mapping[str, tuple[str, str]] = {
     "expost.torch.tracking.Tracker": ("training", "training_document"),
     "expost.torch.training.Training": ("training", "training_document"),
     "expost.policy.verdicts.PolicyCheck": ("policy", "policy_document"),
+    "expost.dossier.dossier.Dossier": ("dossier", "dossier_document"),
     "expost.risk.statement.Identifiability": ("risk", "risk_document"),
     "expost.risk.curves.RiskCurves": ("risk", "curves_document"),
     "expost.risk.composition.CompositionComparison": ("composition", "composition_document"),

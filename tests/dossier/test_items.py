@@ -1,0 +1,335 @@
+"""Every item of a dossier: its source, its status, and the result behind each figure."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from expost.dossier import ITEMS, Deployment, Status, make_dossier
+from expost.dossier.answers import ANSWERS
+from expost.dossier.dossier import DISCLAIMER
+from expost.errors import InvalidInput
+from expost.jobs.profile import run as run_profile
+from expost.jobs.requests import DEPLOYMENTS, ProfileRequest
+from expost.numbers import percent
+from expost.profiles.identifiability import identifiability
+from expost.report import document_of, render_html, render_json, render_markdown
+from expost.report.document import Page
+from expost.types import Audience
+from report.cells import check_document
+from report.conftest import HOSTILE
+
+from .runs import edited_audit, everything, ledger_of, make_results
+
+# What an audit answers, and what a guarantee does.
+BY_ATTACKS = {"nist-correctness", "iso-testing", "aisvs-simulation", "ico-intruder"}
+BY_BOUNDS = {
+    *("edpb-likelihood", "edpb-membership", "edpb-attribute", "edpb-reconstruction"),
+    *("edpb-inversion", "edpb-regurgitation", "gdpr-35-risks", "gdpr-35-measures"),
+    *("nist-unit", "nist-epsilon", "nist-algorithm", "iso-worst-case", "iso-reidentification"),
+    "aisvs-training",
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return make_results(tmp_path_factory.mktemp("results"))
+
+
+def keys(dossier, status):
+    return {each.item.key for each in dossier.of(status)}
+
+
+def answer(dossier, key):
+    (each,) = (each for each in dossier.answers if each.item.key == key)
+    return each.answer
+
+
+def figures(dossier):
+    return [figure for each in dossier.answers for figure in each.answer.figures]
+
+
+# The table of items ------------------------------------------------------------------------------
+
+
+def test_every_item_has_a_question_a_source_and_an_answer():
+    assert len({item.key for item in ITEMS}) == len({item.title for item in ITEMS}) == len(ITEMS)
+    for item in ITEMS:
+        assert item.question.endswith("?")
+        assert item.source.document
+        assert item.answer in ANSWERS
+        # A paragraph is cited, or the text is marked as not checked; never both.
+        assert item.source.is_checked != item.source.text.endswith("text not checked")
+    assert {item.answer for item in ITEMS} == set(ANSWERS)
+
+
+def test_every_document_is_asked():
+    documents = " ".join(item.source.document for item in ITEMS)
+    for name in ("28/2024", "GDPR", "800-226", "27559", "AISVS", "ICO"):
+        assert name in documents
+    assert [each.value for each in Deployment] == list(DEPLOYMENTS)
+
+
+# Statuses follow from what is given --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("context", DEPLOYMENTS)
+@pytest.mark.parametrize("audience", ["public", "curator-only"])
+def test_every_item_has_a_status_and_gaps_come_first(made, context, audience):
+    dossier = make_dossier(everything(made), context=context, audience=audience)
+    assert len(dossier.ordered) == len(dossier.answers) == len(ITEMS)
+    order = [*Status, None]
+    places = [order.index(None if e.exempt else e.answer.status) for e in dossier.ordered]
+    assert places == sorted(places)
+    assert {0, 1, 2, 3} == set(places)
+    for each in dossier.answers:
+        assert each.answer.text
+        # What is answered has a figure, and what is a gap needs no figure.
+        assert each.answer.figures or each.answer.status is Status.NOT_DONE
+    document = document_of(dossier)
+    check_document(document)
+    sections = [section.id for section in Page(documents=(document,)).sections]
+    assert sections[:4] == ["items", "not-done", "tested", "proved"]
+
+
+def test_statuses_of_all_results(made):
+    dossier = make_dossier(everything(made), context="public-model")
+    assert keys(dossier, Status.TESTED) == BY_ATTACKS
+    assert keys(dossier, Status.PROVED) == BY_BOUNDS | {"nist-composition"}
+
+
+def test_without_the_audit_nothing_is_tested(made):
+    without = make_dossier([made / "profile", ledger_of(made)], context="public-model")
+    assert keys(without, Status.TESTED) == set()
+    assert keys(without, Status.NOT_DONE) >= BY_ATTACKS
+    assert keys(without, Status.PROVED) == BY_BOUNDS | {"nist-composition"}
+    assert all("expost audit" in answer(without, key).command for key in BY_ATTACKS)
+    assert not [figure for figure in figures(without) if figure.result == "audit"]
+
+
+def test_without_the_ledger_nothing_is_composed(made):
+    without = make_dossier([made / "profile"], context="api")
+    assert "nist-composition" in keys(without, Status.NOT_DONE)
+    assert "expost ledger" in answer(without, "nist-composition").command
+
+
+def test_a_ledger_of_other_data_composes_nothing(made):
+    after = made / "after"
+    own = make_dossier([after / "erased", after / ledger_of(made).name], context="api")
+    assert "nist-composition" in keys(own, Status.PROVED)
+    # The ledger before the erasure does not list the model after it.
+    other = make_dossier([after / "erased", ledger_of(made)], context="api")
+    assert "nist-composition" in keys(other, Status.NOT_DONE)
+    assert not [figure for figure in figures(other) if figure.result == "ledger"]
+
+
+def test_without_the_model_nothing_is_proved(made):
+    dossier = make_dossier([made / "audit"], context="api")
+    assert keys(dossier, Status.PROVED) == set()
+    # Attacks alone answer these.
+    assert keys(dossier, Status.TESTED) == BY_ATTACKS | {"edpb-membership", "gdpr-35-risks"}
+
+
+def test_an_audit_that_refutes_the_guarantee_leaves_nothing_proved(made, tmp_path):
+    refuted = edited_audit(made, tmp_path / "refuted", guarantee_refuted=True)
+    given = [made / "profile", refuted, ledger_of(made)]
+    dossier = make_dossier(given, context="public-model")
+    assert keys(dossier, Status.PROVED) == set()
+    assert dossier.audience is Audience.NEEDS_REVIEW
+    assert "refutes" in answer(dossier, "nist-correctness").text
+
+
+def test_black_box_attacks_are_enough_for_an_api_alone(made, tmp_path):
+    value = json.loads((made / "audit" / "figures.CURATOR-ONLY.json").read_text())
+    attacks = {name: each for name, each in value["attacks"].items() if "gradient" not in name}
+    folder = edited_audit(made, tmp_path / "black-box", attacks=attacks)
+    for context, status in (("api", Status.TESTED), ("public-model", Status.NOT_DONE)):
+        dossier = make_dossier([made / "profile", folder], context=context)
+        assert keys(dossier, status) >= BY_ATTACKS
+
+
+def test_groups_are_tested_if_they_were_compared(made, tmp_path):
+    def compared(column):
+        folder = edited_audit(made, tmp_path / column, disparity=[{"column": column}])
+        return make_dossier([made / "profile", folder], context="api")
+
+    assert "nist-bias" in keys(compared("city"), Status.TESTED)
+    # The classes are always compared, and say nothing of groups of people.
+    assert "nist-bias" in keys(compared("class"), Status.NOT_DONE)
+
+
+@pytest.mark.parametrize("encoded", [True, False])
+def test_constants_that_were_read_from_the_data_leave_nothing_proved(made, tmp_path, encoded):
+    request = ProfileRequest(
+        source=str(made / "people.csv"),
+        target="income",
+        id_column="number",
+        encoding=made / "public.json" if encoded else None,
+        ledger=tmp_path / "ledger.CURATOR-ONLY.json",
+        out=tmp_path / "profile",
+    )
+    run_profile(request)
+    dossier = make_dossier([tmp_path / "profile"], context="public-model")
+    assert keys(dossier, Status.PROVED) == (BY_BOUNDS if encoded else set())
+    assert dossier.audience is (Audience.PUBLIC if encoded else Audience.NEEDS_REVIEW)
+    if not encoded:
+        assert "constants" in answer(dossier, "edpb-likelihood").text
+
+
+def test_a_guarantee_that_bounds_nothing_proves_nothing_about_attacks(made, tmp_path):
+    request = ProfileRequest(
+        source=str(made / "people.csv"),
+        target="income",
+        id_column="number",
+        encoding=made / "public.json",
+        ledger=tmp_path / "ledger.CURATOR-ONLY.json",
+        epsilon=60.0,
+        out=tmp_path / "profile",
+    )
+    run_profile(request)
+    dossier = make_dossier([tmp_path / "profile"], context="public-model")
+    proved = keys(dossier, Status.PROVED)
+    assert proved.isdisjoint({"edpb-likelihood", "edpb-reconstruction", "iso-reidentification"})
+    assert "nist-epsilon" in proved
+
+
+def test_context_decides_what_applies(made):
+    exempt = {
+        context: {
+            each.item.key for each in make_dossier([made / "profile"], context=context).exempt
+        }
+        for context in DEPLOYMENTS
+    }
+    assert exempt == {
+        "public-model": {"aisvs-rate-limits"},
+        "api": {"gdpr-17-copies"},
+        "internal": {"aisvs-rate-limits", "gdpr-17-copies"},
+    }
+
+
+# Erasure -----------------------------------------------------------------------------------------
+
+
+def test_a_certificate_answers_erasure(made):
+    erased = make_dossier([made / "after" / "erased"], context="api")
+    assert "gdpr-17-erasure" in keys(erased, Status.PROVED)
+    before = make_dossier([made / "profile"], context="api")
+    assert "gdpr-17-erasure" in keys(before, Status.NOT_DONE)
+    assert "expost forget" in answer(before, "gdpr-17-erasure").command
+
+
+def test_a_certificate_of_another_model_is_refused(made, tmp_path):
+    certificate = made / "after" / "erased" / "certificate.json"
+    with pytest.raises(InvalidInput, match="another model"):
+        make_dossier([made / "profile", certificate], context="api")
+    with pytest.raises(InvalidInput, match="folder of the released model"):
+        make_dossier([certificate], context="api")
+    (tmp_path / "two").mkdir()
+    shutil.copy(certificate, tmp_path / "two" / "certificate.json")
+    with pytest.raises(InvalidInput, match="two certificates"):
+        make_dossier(
+            [made / "after" / "erased", tmp_path / "two" / "certificate.json"], context="api"
+        )
+
+
+# Figures -----------------------------------------------------------------------------------------
+
+
+def test_figures_are_those_of_the_results(made):
+    dossier = make_dossier(
+        everything(made), context="public-model", audience="curator-only", baseline=0.02
+    )
+    stated = identifiability(made / "profile" / "model.json", baseline=0.02)
+    key = stated.routes[0].key
+    extraction, posterior, certainty = answer(dossier, "edpb-likelihood").figures
+    assert posterior.value == f"at most {stated.figure('posterior').shown[key]}"
+    table = pq.read_table(made / "profile" / "profile.CURATOR-ONLY.parquet")
+    largest = np.max([np.abs(table[name].to_numpy()) for name in ("loss_low", "loss_high")])
+    assert certainty.value == f"at most {percent(1 / (1 + np.exp(-largest)), 'up')}"
+    assert certainty.audience is Audience.CURATOR_ONLY
+    (bound,) = answer(dossier, "edpb-reconstruction").figures
+    assert bound == extraction
+    assert "1 in 50 without" in bound.label
+    within = re.fullmatch(r"at most 1 in ([\d.]+)", bound.value)
+    reconstruction = next(e for e in stated.attacks if e.risk.name == "reconstruction")
+    assert 0.99 < reconstruction.by[key] * float(within[1]) <= 1
+    audit = json.loads((made / "audit" / "figures.CURATOR-ONLY.json").read_text())
+    auc = max(audit["attacks"].values(), key=lambda each: each["auc"]["high"])["auc"]
+    shown = [figure.value for figure in answer(dossier, "iso-testing").figures]
+    assert any(value.startswith(f"{auc['value']:.3f} (") for value in shown)
+    assert "120" in shown
+
+
+def test_no_figure_without_a_result_behind_it(made):
+    kinds = {
+        "profile": {"model", "profile"},
+        "published": {"model", "published report"},
+        "audit": {"audit"},
+    }
+    for folder, allowed in kinds.items():
+        dossier = make_dossier([made / folder], context="api", audience="curator-only")
+        assert {figure.result for figure in figures(dossier)} <= allowed
+        assert set(dossier.kinds) - {"summary"} <= allowed
+    # Texts hold no figure at all, except the AUC of random guessing.
+    dossier = make_dossier(everything(made), context="api", audience="curator-only")
+    for each in dossier.answers:
+        assert not re.search(r"\d", each.answer.text.replace("0.5", "")), each.answer.text
+
+
+def test_a_public_dossier_has_no_curator_only_figure(made):
+    public = make_dossier(everything(made), context="public-model")
+    assert public.audience is Audience.PUBLIC
+    assert {figure.audience for figure in figures(public)} == {Audience.PUBLIC}
+    assert {file.audience for file in public.files} == {Audience.PUBLIC}
+    curator = make_dossier(everything(made), context="public-model", audience="curator-only")
+    assert Audience.CURATOR_ONLY in {figure.audience for figure in figures(curator)}
+    # Statuses are the same for both.
+    assert [e.answer.status for e in public.answers] == [e.answer.status for e in curator.answers]
+
+
+# Text --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("context", DEPLOYMENTS)
+def test_no_compliance_is_claimed(made, context):
+    dossier = make_dossier(everything(made), context=context, audience="curator-only")
+    document = document_of(dossier)
+    for text in (render_html(Page(documents=(document,))), render_markdown(document)):
+        assert "No compliance" in text
+    rest = render_json(document).replace(DISCLAIMER, "") + json.dumps(dossier.fields()).replace(
+        DISCLAIMER, ""
+    )
+    assert not re.search("complian|complies|comply", rest, re.IGNORECASE)
+
+
+def test_hostile_names_stay_text(made, tmp_path):
+    value = json.loads((made / "audit" / "figures.CURATOR-ONLY.json").read_text())
+    attacks = {f"{HOSTILE}{name}": each for name, each in value["attacks"].items()}
+    folder = edited_audit(made, tmp_path / "hostile", attacks=attacks)
+    dossier = make_dossier([made / "profile", folder], context="api", audience="curator-only")
+    document = document_of(replace(dossier, model=HOSTILE))
+    check_document(document)
+    page = render_html(Page(documents=(document,)))
+    assert "alert(" in page
+    assert '<script>alert("x")' not in page
+    assert "<img" not in page
+    rest = [line for line in render_markdown(document).splitlines() if not line.startswith("    ")]
+    assert not any(re.search(r"(?<!\\)<(?!\s)", line) for line in rest)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"context": "cloud"}, "context"),
+        ({"context": "api", "audience": "everybody"}, "audience"),
+        ({"context": "api", "baseline": 0.0}, "baseline"),
+        ({"context": "api", "baseline": float("nan")}, "baseline"),
+    ],
+)
+def test_wrong_options_are_refused(made, options, words):
+    with pytest.raises(InvalidInput, match=words):
+        make_dossier([made / "profile"], **options)
