@@ -60,7 +60,8 @@ def last_path(printed: str) -> Path:
 
 def test_every_command_that_computes_can_open_its_report():
     commands = {command.name: command.callback for command in app.registered_commands}
-    computing = set(commands) - {"doctor", "encoding"}
+    # These write no page.
+    computing = set(commands) - {"doctor", "encoding", "card", "check", "verify"}
     for name in computing:
         callback = commands[name]
         assert "open_page" in inspect.signature(callback).parameters, name
