@@ -32,7 +32,8 @@ test test-rest test-torch test-full test-long test-oldest test-python: export OM
 	$(PYTHON) -m venv .venv-torch
 	echo "import site; site.addsitedir('$$($(BIN)/python -c "$(SITE)")')" \
 		> "$$(.venv-torch/bin/python -c "$(SITE)")/base.pth"
-	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH) 'opacus>=1.6'
+	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH) 'opacus>=1.6' \
+		'mlflow-skinny>=3.17'
 	touch $@
 
 # A Chromium or Chrome for the tests of the pages: one that is here, else Debian's, else playwright's.
@@ -67,7 +68,7 @@ test-rest: .venv/.dev .venv/.browser
 	$(BIN)/python -m pytest -n $(PROCESSES) -m 'full and not long'
 
 test-torch: .venv-torch/.ready
-	.venv-torch/bin/python -m pytest -n auto -m 'not long' tests/with_torch
+	.venv-torch/bin/python -m pytest -n auto -m 'not long' tests/with_torch tests/test_integrations.py
 
 test-long: .venv-torch/.ready .venv/.browser
 	.venv-torch/bin/python -m pytest -m long -s tests papers/tests
