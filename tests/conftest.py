@@ -12,7 +12,10 @@ TESTS = Path(__file__).parent
 # Files and folders that `make test` leaves to `make test-full`: crashes, fuzzing, the matrix of
 # pages and browsers' sizes, laws of every mechanism, and statistics that take longest.
 FULL = (
-    *("faults", "fuzz", "browser", "conformance", "engine", "noise"),
+    *("faults", "fuzz", "browser", "conformance", "dossier", "engine", "noise"),
+    *("erasure/test_charge.py", "erasure/test_error_bound.py", "erasure/test_law.py"),
+    *("erasure/test_sequences.py", "risk/test_beyond_membership.py", "risk/test_gaussian_dp.py"),
+    *("test_cli_check.py", "test_integrations.py"),
     *("accounting/test_pld.py", "auditing/test_audit.py", "auditing/test_audit_shown.py"),
     *("auditing/test_optimum.py", "auditing/test_references.py"),
     *("mechanisms/test_gradient_noise.py", "mechanisms/test_person_guarantee.py"),

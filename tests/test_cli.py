@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import expost
+from expost.cli.app import app
 from expost.errors import InvalidInput
 from expost.files.directory import RUN
 from expost.jobs import profile as profile_job
@@ -672,8 +673,7 @@ def test_the_version_and_the_bare_program(program):
 
 def test_the_page_of_the_command_line_knows_every_option(program):
     page = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
-    commands = ([], ["profile"], ["epsilon"], ["publish"], ["lookup"], ["forget"])
-    commands += (["ledger"], ["demo"], ["risk"], ["audit"], ["report"], ["doctor"], ["encoding"])
+    commands = [[], *([command.name] for command in app.registered_commands)]
     helped = "".join(program(*command, "--help").out for command in commands)
     option = r"(?<![\w-])--[a-z]+(?:-[a-z]+)*"
     assert set(re.findall(option, page)) == set(re.findall(option, helped))

@@ -86,7 +86,6 @@ def mechanism_with(mu, rows=200):
     return unit.with_constants(epsilon=low)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("mu", [0.05, 0.237, 0.5])
 def test_pair_is_within_the_charge(mu):
     """The worst centres of a search stay below the first model composed with the charge."""
@@ -204,7 +203,6 @@ def test_charge_counts_what_is_proved():
     assert coupling_charge(mechanism, (rows, 2)).guaranteed_epsilon == math.inf
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("changed", [1, 3])
 def test_added_rows_pass_the_worst_case_no_more_often(changed):
     """(b, p) of a chain holds for θ drawn with a person's rows and without them."""

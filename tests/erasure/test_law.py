@@ -87,7 +87,6 @@ def test_mean_keeping_and_tries(case):
     assert abs(tries.mean() - 1) < THRESHOLD * np.sqrt((2 / advantage - 2) / PAIRS)
 
 
-@pytest.mark.full
 def test_three_classes():
     case = Case(kind="objective", noise="gaussian", separation=2.5, dimension=1, classes=3)
     setting = case.setting()

@@ -10,7 +10,6 @@ from expost.rows import rows_at, without
 THRESHOLD = -ndtri(ALARM / 2)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("kind", ["output", "objective"])
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_several_rows_and_insertion(kind, noise):
@@ -37,7 +36,6 @@ def chain(case, steps):
     return each, Setting.between(sides[0], sides[-1], rows_at(whole, np.arange(steps)))
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("kind", ["output", "objective"])
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_three_erasures_and_one_of_all(kind, noise):
