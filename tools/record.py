@@ -51,7 +51,7 @@ WORDS: dict[str, str] = {"fail": "curator-only", "review": "needs-review", "pass
 # Keys, as regular expressions, whose values may differ, and why.
 EXPLAINED: dict[str, str] = {
     r":profile:table(\.|$)": "the lines of rows are in the Parquet file alone, which is compared",
-    r"^commands/risk/.*\.gaussian_dp(_error)?\.": "new: the Gaussian guarantee, and its error",
+    r":figures\.gaussian_dp(_error)?\.": "new: the Gaussian guarantee, and its error",
     r":epsilon:(frontier|not_compared)\b": (
         "new: the utility and the posterior over ε, of the mechanism and of others"
     ),
