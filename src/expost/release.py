@@ -495,6 +495,30 @@ class Release(Sealed, Displayed):
         tuple[Entry, ...]
             One entry, or two where the encoding was released privately.
         """
+        *others, entry = self.entries_alone(written, name=name, made=made, data=data)
+        return *others, self._changed(entry) if self.history else entry
+
+    def entries_alone(
+        self, written: Mapping[str, Any], *, name: str, made: str, data: str | None
+    ) -> tuple[Entry, ...]:
+        """Return the lines of :meth:`entries` as if this model had not been coupled with others.
+
+        Parameters
+        ----------
+        written : Mapping[str, Any]
+            The document as it was written.
+        name : str
+            The file of the release.
+        made : str
+            The time of the release.
+        data : str | None
+            The salted digest of the rows; None where it is not known.
+
+        Returns
+        -------
+        tuple[Entry, ...]
+            The guarantee of this model alone, and that of an encoding that was released privately.
+        """
         mechanism = model_mechanism(self.mechanism)
         known: dict[str, Any] = {
             "made": made,
@@ -517,8 +541,6 @@ class Release(Sealed, Displayed):
             read_from_data=len(self.read_from_data),
             relation=_relation(mechanism.covers(Neighbouring.REPLACE)),
         )
-        if self.history:
-            entry = self._changed(entry)
         encoding = self.table_encoding
         histograms = None if encoding is None else encoding.histograms
         if histograms is None:

@@ -155,10 +155,8 @@ class Evidence:
 
     @property
     def is_listed(self) -> bool:
-        """Whether a ledger lists the model: its checksum, or the request of its last erasure."""
-        names = {each.release for each in self.facts.releases}
-        if self.release is not None:
-            names |= {each.request for each in self.release.history[-1:]}
+        """Whether a ledger lists the model."""
+        names = {each.listed_as for each in self.facts.releases}
         return any(entry.release in names for each in self.facts.ledgers for entry in each.entries)
 
     @property

@@ -59,6 +59,8 @@ class GuaranteeFacts:
         The audience of the release; None where it is not a release.
     release : str, optional
         The checksum of the model; None where it is not a release.
+    listed_as : str, optional
+        How a ledger lists the model; None where it is not a release.
     description : str, optional
         The model in one line.
     remark : str, default=""
@@ -70,6 +72,7 @@ class GuaranteeFacts:
     delta: float
     audience: Audience | None = None
     release: str | None = None
+    listed_as: str | None = None
     description: str | None = None
     remark: str = ""
 
@@ -262,7 +265,8 @@ def _guarantee(
     """Return the stored guarantee of a model; it may be weaker than the ε that was requested."""
     mechanism = release.mechanism
     epsilon, delta, remark = mechanism.epsilon, mechanism.delta or 0.0, ""
-    entries = release.entries(written, name=source, made="2000-01-01T00:00:00Z", data=None)
+    line: dict[str, Any] = {"name": source, "made": "2000-01-01T00:00:00Z", "data": None}
+    entries = release.entries_alone(written, **line)
     if release.seeded:
         epsilon, remark = math.inf, "the noise was seeded, so the model is not private"
     elif not mechanism.worst_case < math.inf or not all(e.has_guarantee for e in entries):
@@ -277,6 +281,7 @@ def _guarantee(
         delta=delta,
         audience=audience,
         release=written["sha256"],
+        listed_as=release.entries(written, **line)[-1].release,
         description=mechanism.describe(),
         remark=remark,
     )

@@ -260,7 +260,7 @@ def _composed(case: _Case, limit: Limit) -> Finding:
     listed = {entry.release for ledger in ledgers for entry in ledger.entries}
     if not ledgers or not listed:
         return _unanswered(limit)
-    if not {each.release for each in case.facts.releases} <= listed:
+    if not {each.listed_as for each in case.facts.releases} <= listed:
         return _unanswered(limit, "the ledger does not list the model; add it to the ledger")
     values = []
     for ledger in ledgers:
