@@ -15,7 +15,7 @@ PROCESSES = $(shell $(BIN)/python -c 'import os; print(len(os.sched_getaffinity(
 # Two test processes with two BLAS threads each get in each other's way on two cores: half as long again.
 test test-rest test-torch test-full test-long test-oldest test-python: export OMP_NUM_THREADS = 1
 
-.PHONY: demo papers test test-rest test-torch test-full test-long test-oldest test-python test-pythons environments check lint types docs record screenshots bench bench-scale bench-utility bench-speed clean
+.PHONY: demo papers test test-rest test-torch test-full test-long test-oldest test-python test-pythons environments check lint types docs record screenshots notebooks clean-run bench bench-scale bench-utility bench-speed clean
 
 .venv/.user: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -33,7 +33,7 @@ test test-rest test-torch test-full test-long test-oldest test-python: export OM
 	echo "import site; site.addsitedir('$$($(BIN)/python -c "$(SITE)")')" \
 		> "$$(.venv-torch/bin/python -c "$(SITE)")/base.pth"
 	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH) 'opacus>=1.6' \
-		'mlflow-skinny>=3.17'
+		'mlflow-skinny>=3.17' 'transformers>=4.57.1' 'peft>=0.17'
 	touch $@
 
 # A Chromium or Chrome for the tests of the pages: one that is here, else Debian's, else playwright's.
@@ -135,6 +135,15 @@ docs: .venv/.dev
 
 screenshots: .venv/.dev .venv/.browser
 	$(BIN)/python tools/screenshots.py
+
+# Executes the notebooks of examples/ and writes their outputs; the one with a network has torch.
+notebooks: .venv-torch/.ready
+	$(BIN)/python tools/notebooks.py --execute examples/[1245]-*.ipynb
+	.venv-torch/bin/python tools/notebooks.py --execute examples/3-*.ipynb
+
+# Every command on Adult in an environment of the wheel alone: docs/evidence/clean-run.json.
+clean-run: .venv-torch/.ready
+	$(BIN)/python tools/clean_run.py --record --notebooks --mlflow .venv-torch/bin/python
 
 # Time and memory over 10^5, 10^6 and 10^7 rows: 5 GB of disk, and about a quarter of an hour.
 bench-scale: .venv/.dev

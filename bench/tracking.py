@@ -1,10 +1,15 @@
 """What tracking costs an Opacus run: the same seeded run with it and without.
 
-Run by ``make bench``; :mod:`measure` says how ratios are taken. Torch has one thread.
+Run by ``make bench``; :mod:`measure` says how ratios are taken. Torch has one thread, and times are
+those of the processor, because the machine may be shared.
 """
 
+import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 
 import measure
 import torch
@@ -20,6 +25,9 @@ SEED = 20261116
 torch.set_num_threads(1)
 # Opacus says that its generator is not a secure one, and torch that Opacus hooks into backward.
 warnings.filterwarnings("ignore", message="Secure RNG turned off|Full backward hook is firing")
+# Layers of a network whose parameters are most of its memory.
+WIDTHS = (1500, 1500, 1500, 1500, 10)
+TOKENS, LENGTH = 1000, 64
 
 
 def digits() -> TensorDataset:
@@ -34,6 +42,20 @@ def large(rows: int = 1000) -> TensorDataset:
     generator = torch.Generator().manual_seed(SEED)
     images = torch.rand(rows, 1, 28, 28, generator=generator)
     return TensorDataset(images, torch.randint(10, (rows,), generator=generator))
+
+
+def sentences(rows: int = 256) -> TensorDataset:
+    """Random tokens; the first of the next ones is what to predict."""
+    generator = torch.Generator().manual_seed(SEED)
+    tokens = torch.randint(TOKENS, (rows, LENGTH + 1), generator=generator)
+    return TensorDataset(tokens[:, :-1], tokens[:, 1:])
+
+
+def vectors(rows: int = 64) -> TensorDataset:
+    """Rows of a network with few rows and many parameters."""
+    generator = torch.Generator().manual_seed(SEED)
+    X = torch.rand(rows, WIDTHS[0], generator=generator)
+    return TensorDataset(X, torch.randint(10, (rows,), generator=generator))
 
 
 def network(side: int) -> nn.Module:
@@ -54,29 +76,84 @@ def network(side: int) -> nn.Module:
     )
 
 
+def wide() -> nn.Module:
+    """A network whose parameters are most of its memory."""
+    layers = [nn.Linear(before, after) for before, after in pairwise(WIDTHS)]
+    return nn.Sequential(*(part for layer in layers for part in (layer, nn.ReLU())))
+
+
+def language_model() -> nn.Module:
+    """A small GPT-2 with LoRA, from its configuration."""
+    from peft import LoraConfig, get_peft_model
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    sizes = {"n_embd": 128, "n_layer": 2, "n_head": 4, "n_positions": LENGTH}
+    dropout = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+    ends = {"bos_token_id": 0, "eos_token_id": 0}
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=TOKENS, **sizes, **dropout, **ends))
+    lora = LoraConfig(r=8, target_modules=["c_attn", "c_proj", "c_fc"], fan_in_fan_out=True)
+    return get_peft_model(model, lora).train()
+
+
+@dataclass(frozen=True)
+class Task:
+    """Rows, the network that is trained on them, and the size of a batch."""
+
+    data: Callable[[], TensorDataset]
+    model: Callable[[], nn.Module]
+    batch: int
+    tokens: bool = False
+
+
+TASKS = {
+    "digits, batches of 64": Task(digits, lambda: network(8), 64),
+    "digits, batches of 256": Task(digits, lambda: network(8), 256),
+    "images of MNIST's size, batches of 128": Task(large, lambda: network(28), 128),
+    "GPT-2 with LoRA, batches of 16": Task(sentences, language_model, 16, tokens=True),
+    "6.8 million parameters, batches of 16": Task(vectors, wide, 16),
+}
+
+
 def epoch(
-    data: TensorDataset, *, batch: int, tracked: bool, pieces: int = 0, **options: object
+    task: Task,
+    data: TensorDataset,
+    *,
+    tracked: bool,
+    mode: str = "hooks",
+    pieces: int = 0,
+    batch: int = 0,
+    **options: object,
 ) -> nn.Module:
     """One epoch of Opacus, in pieces of a bounded size where that is asked for."""
     torch.manual_seed(SEED)
-    model = network(data.tensors[0].shape[-1])
-    model, optimizer, loader = PrivacyEngine(accountant="rdp").make_private(
+    model = task.model()
+    trained = [p for p in model.parameters() if p.requires_grad]
+    model, optimizer, *between, loader = PrivacyEngine(accountant="rdp").make_private(
         module=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-        data_loader=DataLoader(data, batch_size=batch),
+        optimizer=torch.optim.SGD(trained, lr=0.1),
+        data_loader=DataLoader(data, batch_size=batch or task.batch),
         noise_multiplier=1.0,
         max_grad_norm=1.0,
+        grad_sample_mode=mode,
     )
-    criterion = nn.CrossEntropyLoss()
+    criterion = between[0] if between else nn.CrossEntropyLoss()
 
     def loss(given: list[torch.Tensor]) -> torch.Tensor:
-        return criterion(model(given[0]), given[1])
+        if not task.tokens:
+            return criterion(model(given[0]), given[1])
+        logits = model(input_ids=given[0]).logits
+        shape = {"shape": logits.shape} if between else {}
+        return criterion(logits.flatten(0, 1), given[1].flatten(), **shape)
 
     if "every" in options:
         options |= {"adversary": "hidden-batches", "loss": loss}
-    tracker = expost.torch.track(optimizer, loader, **options) if tracked else None
+    if between:
+        options |= {"model": model}
+    tracker = (
+        expost.torch.track(optimizer, loader, row_count="public", **options) if tracked else None
+    )
 
-    def steps(batches: DataLoader) -> None:
+    def steps(batches: Iterator[list[torch.Tensor]]) -> None:
         for given in batches:
             optimizer.zero_grad()
             loss(given).backward()
@@ -94,45 +171,60 @@ def epoch(
     return model
 
 
-def overhead(name: str, data: Callable[[], TensorDataset], times: int, **options: object) -> object:
-    rows = data()
+def overhead(name: str, times: int, suffix: str = "", **options: object) -> object:
+    task = TASKS[name]
+    rows = task.data()
     seconds = measure.paired(
-        lambda: epoch(rows, tracked=True, **options),
-        lambda: epoch(rows, tracked=False, **options),
+        lambda: epoch(task, rows, tracked=True, **options),
+        lambda: epoch(task, rows, tracked=False, **options),
         times,
+        clock=time.process_time,
     )
-    return measure.row(f"tracked / untracked, {name}", seconds[:, 0] / seconds[:, 1])
+    return measure.row(f"tracked / untracked, {name}{suffix}", seconds[:, 0] / seconds[:, 1])
+
+
+def peak(case: str, mode: str, side: str) -> dict[str, object]:
+    """The peak memory of one epoch; images come 500 at a time, in pieces of 50 or as a whole."""
+    task = TASKS[case]
+    data, pieces = task.data(), {}
+    if case.startswith("images"):
+        data, pieces = large(500), {"batch": 500, "pieces": 50}
+    if side == "whole":
+        pieces["pieces"] = 0
+    return measure.forked_peak(
+        f"{case}, {mode}, {side}",
+        lambda: epoch(task, data, mode=mode, tracked=side == "tracked", **pieces),
+    )
+
+
+def rows(times: int) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Name every figure, with what measures it."""
+    for case in list(TASKS)[2:]:
+        for mode in ("hooks", "ghost"):
+            for side in ("tracked", "untracked"):
+                yield f"peak {case}, {mode}, {side}", partial(peak, case, mode, side)
+    # What holding the gradients until the noise is drawn would cost.
+    images = list(TASKS)[2]
+    yield f"peak {images}, hooks, whole", partial(peak, images, "hooks", "whole")
+    for mode in ("hooks", "ghost"):
+        # Of the last one memory counts.
+        for name in list(TASKS)[:-1]:
+            suffix = f", {mode}"
+            yield name + suffix, partial(overhead, name, times, suffix, mode=mode)
+        name = "digits, batches of 256"
+        suffix = f" in pieces of 64, {mode}"
+        yield name + suffix, partial(overhead, name, times, suffix, mode=mode, pieces=64)
+    for mode, every in (("hooks", 1), ("hooks", 10), ("ghost", 1)):
+        suffix = f", {mode}, hidden, a full pass every {every} steps"
+        yield name + suffix, partial(overhead, name, times, suffix, mode=mode, every=every)
 
 
 def main() -> None:
-    options = measure.options(__doc__, peak=1)
-    if options.peak:
-        side = options.peak[0]
-        epoch(large(), batch=1000, pieces=0 if side == "whole" else 50, tracked=side == "tracked")
-        measure.print_peak()
-        return
+    options = measure.options(__doc__)
     print(f"{'ratio of paired times, one thread each':<{measure.WIDTH}} {'median':>11}  (range)")
-    table: dict[str, object] = {}
-    # First, while this process is small: Linux counts its peak as one of its children's.
-    for side, mode in (
-        ("tracked", "tracked, pieces of 50"),
-        ("untracked", "untracked, pieces of 50"),
-        # What holding the gradients until the noise is drawn would cost.
-        ("whole", "untracked, in one piece"),
-    ):
-        table[f"peak {side}"] = measure.peak_memory(f"1,000 images, {mode}", __file__, side)
-    for batch in (64, 256):
-        name = f"digits, batches of {batch}"
-        table[name] = overhead(name, digits, options.times, batch=batch)
-    name = "digits, batches of 256 in pieces of 64"
-    table[name] = overhead(name, digits, options.times, batch=256, pieces=64)
-    name = "images of MNIST's size, batches of 128"
-    table[name] = overhead(name, large, options.times, batch=128)
-    for every in (1, 10):
-        name = f"digits, batches of 64, hidden, a full pass every {every} steps"
-        table[name] = overhead(name, digits, options.times, batch=64, every=every)
+    table = {name: work() for name, work in rows(options.times) if options.only in name}
     if options.record:
-        measure.record("bench-tracking", __file__, SEED, table)
+        measure.record("bench-tracking", __file__, SEED, table, options.only)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,8 @@ would be enough is set beside the verdict on all rows.
 """
 
 import argparse
-import json
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +17,11 @@ import pyarrow as pa
 
 import expost
 from expost.report import document_of
+from measure import record
 from tables import TABLES, RawTable
 
 SEED = 18
 SUBSAMPLED = ("letter", "cardiotocography", "satimage", "imbalanced", "wine")
-EVIDENCE = Path(__file__).parent.parent / "docs" / "evidence" / "useful-verdicts.json"
 
 
 def verdict(table: RawTable, rows: Any, **options: Any) -> dict[str, Any]:
@@ -58,8 +56,8 @@ def main() -> None:
     """Ask of every table, and of a quarter of some."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--record", action="store_true")
-    record = parser.parse_args().record
-    figures: dict[str, Any] = {"seed": SEED, "tables": {}, "quarters": {}}
+    recorded = parser.parse_args().record
+    figures: dict[str, Any] = {"tables": {}, "quarters": {}}
     for name, load in TABLES.items():
         table = load()
         whole = verdict(table, slice(None))
@@ -70,8 +68,8 @@ def main() -> None:
             part = verdict(table, np.sort(order))
             figures["quarters"][name] = part
             print(f"  a quarter: {part['sentence']}", flush=True)
-    if record:
-        EVIDENCE.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
+    if recorded:
+        record("useful-verdicts", __file__, SEED, figures)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""Running what a page of the documentation shows, and setting what comes out beside what it shows.
+"""Running what a page of the documentation shows, and comparing it with what comes out.
 
 A page's ```python and ```console blocks are run in order. What a ``console`` block shows below a
 command is its output; a ```text block directly below a ```python block is what that prints. A line
 of "…" stands for lines left out. Words must be the same, and numbers alike: within one unit of the
 last digit shown or two per cent, or, below a comment ``<!-- varies -->`` (a release draws its noise
-again), any; a table without left-out lines may then have another order.
+again), any; a table without left-out lines may then have another order. The commands of a block below
+``<!-- exit code 3 -->`` end with that code; then what is shown may be on stderr.
 """
 
 import contextlib
@@ -16,7 +17,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_BLOCK = re.compile(r"^(<!-- varies -->\n)?```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"^(?:<!-- (varies)?(?:, )?(?:exit code (\d+))? -->\n)?```(\w+)\n(.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 _DIGEST = re.compile(r"\b[0-9a-f]{8}\b")
 _LEFT_OUT = "…"
@@ -29,12 +33,13 @@ class Block:
     kind: str
     text: str
     varies: bool
+    code: int
 
 
 def blocks(page: Path) -> list[Block]:
     return [
-        Block(kind=kind, text=text, varies=bool(varies))
-        for varies, kind, text in _BLOCK.findall(page.read_text())
+        Block(kind=kind, text=text, varies=bool(varies), code=int(code or 0))
+        for varies, code, kind, text in _BLOCK.findall(page.read_text())
     ]
 
 
@@ -56,9 +61,10 @@ def run(page: Path, folder: Path, program: Callable, names: dict | None) -> int:
         if block.kind == "console":
             for command, shown in commands(block.text):
                 done = program(*shlex.split(command)[1:])
-                assert done.code == 0, (command, done)
+                assert done.code == block.code, (command, done)
                 if shown.strip():
-                    compare(shown, done.out.replace(str(folder), FOLDER), block.varies, command)
+                    printed = (done.out or done.err).replace(str(folder), FOLDER)
+                    compare(shown, printed, block.varies, command)
                     compared += 1
         printed = None
     return compared

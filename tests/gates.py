@@ -26,7 +26,7 @@ def write_profile(folder: Path, low, high, *, fit=None, model=MODEL, count=None)
     return path
 
 
-def write_audit(folder: Path, *, model=MODEL, refuted=False, **attacks) -> Path:
+def write_audit(folder: Path, *, model=MODEL, refuted=False, shift=None, **attacks) -> Path:
     """Write an audit; an attack is (estimate, upper end) of its AUC and of its TPR at both rates."""
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -43,6 +43,7 @@ def write_audit(folder: Path, *, model=MODEL, refuted=False, **attacks) -> Path:
         "model": model,
         "attacks": figures,
         "guarantee_refuted": refuted,
+        "shift": shift,
     }
     path = folder / "figures.CURATOR-ONLY.json"
     path.write_text(json.dumps(value))
@@ -71,3 +72,11 @@ def make_gate(folder: Path) -> Path:
         )
     )
     return folder
+
+
+def edited_audit(made: Path, to: Path, **changes) -> Path:
+    """The figures of the audit with other values; without the list of files that tells of it."""
+    to.mkdir(parents=True)
+    value = json.loads((made / "audit" / "figures.CURATOR-ONLY.json").read_text())
+    (to / "figures.CURATOR-ONLY.json").write_text(json.dumps(value | changes))
+    return to

@@ -13,6 +13,7 @@ import expost.rows
 from expost.files.directory import Directory
 from expost.jobs.output import MANIFEST
 from expost.jobs.requests import ProfileRequest
+from expost.report import parse_json
 
 ROWS = 400
 MADE = "2026-01-02 03:04 UTC"
@@ -57,13 +58,24 @@ def job(source, out, *, engine="local:2", resume=False, memory=None, **options):
 
 
 def contents(folder):
-    """The bytes of every file by its name, but for the ledger, which has dates and a salt."""
+    """The bytes of every file by its name, but for the ledger, which has dates and a salt.
+
+    The next command of a page names the folder: it is left out, and so is the checksum with it.
+    """
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {
-        str(path.relative_to(folder)): path.read_bytes()
+        str(path.relative_to(folder)): _unplaced(path, folder)
         for path in files
         if "ledger" not in path.name and path.name != MANIFEST
     }
+
+
+def _unplaced(path, folder):
+    content = path.read_bytes()
+    if path.name.startswith("summary"):
+        parse_json(content)
+        content, _, _ = content.rpartition(b',"sha256":')
+    return content.replace(str(folder).encode(), b"FOLDER")
 
 
 class Killed(BaseException):

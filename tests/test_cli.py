@@ -142,7 +142,7 @@ SETTINGS = {
     "intercept": (r"0\.447214 in each row", _RULE),
     "rows": (r"60", "read from the data"),
     "randomness": (r"the operating system", "default"),
-    "missing cells": (r"'', '\?'", "default"),
+    "missing cells": (r"'', '\?', 'NA', .*'null'", "default"),
 }
 
 
@@ -220,7 +220,7 @@ def test_the_demo_is_quick_prints_json_and_is_not_overwritten(program, tmp_path)
     _, base, noiseless = accuracies(document)
     assert base == pytest.approx(357 / 569)
     assert noiseless > 0.9
-    (rows,) = (each for each in tables(document) if each.columns[0].title == "rank")
+    rows, _ = (each for each in tables(document) if each.columns[0].title == "rank")
     assert rows.cells[0][1].startswith("patient ")
     chosen = {setting.name: setting.origin.value for setting in page.settings}
     assert chosen["epsilon"] == "default"
@@ -383,6 +383,17 @@ def test_a_model_whose_bounds_were_all_given_may_be_published(ask, tmp_path):
     done = ask("--encoding", given, out="p")
     assert model_of(tmp_path / "p")["audience"] == "needs-review"
     assert done.out.count("the mean and scale of 'age'") == 1
+
+
+@pytest.mark.parametrize("token", ["", "?", "NA", "N/A", "NaN", "nan", "NULL", "null"])
+def test_usual_tokens_are_missing_cells_by_default(ask, tmp_path, token):
+    """A column of numbers stays one, in the files that R, pandas, NumPy and databases write."""
+    path = tmp_path / "missing.csv"
+    path.write_text(text(people()).replace("?", token))
+    done = ask("--id number", data=path)
+    assert done.code == 0, done.err
+    assert "hours is missing" in model_of(tmp_path / "o")["feature_names"]
+    assert "are not numbers" not in done.out
 
 
 def test_a_whole_encoding_also_decides_what_is_missing(ask, tmp_path):

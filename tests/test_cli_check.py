@@ -13,7 +13,7 @@ import pytest
 import evidence
 from expost.files.manifest import write_manifest
 from expost.policy import Policy, check
-from gates import make_gate
+from gates import edited_audit, make_gate
 from papers.datasets import load_adult
 from program import mode, refused
 
@@ -64,6 +64,8 @@ def figures_of(made: Path) -> set[str]:
     profile = json.loads((made / "profile" / "profile.CURATOR-ONLY.json").read_text())
     values += [value for value in profile["fit"].values() if isinstance(value, float)]
     shown = {f"{abs(value):.{digits}g}" for value in values for digits in (4, 6, 17)}
+    # As Python writes it: rounded to fewer digits it may end in another one.
+    shown |= {repr(abs(value)) for value in values}
     # What is as short as a limit or a count may stand there by chance.
     return {text for text in shown if len(text.replace("0.", "").replace(".", "")) >= 4}
 
@@ -140,6 +142,20 @@ def test_public_limits_make_public_files(program, made, tmp_path):
     junit = tmp_path / "expost.xml"
     done = program("check", made / "profile", "--fail-on", "epsilon>1", "--junit", junit)
     assert (done.code, mode(junit)) == (0, 0o644)
+
+
+def test_a_refuted_guarantee_makes_no_public_file(program, made, tmp_path):
+    """Whether an audit refutes a guarantee is curator-only, and so is a verdict that follows."""
+    refuted = edited_audit(made, tmp_path / "refuted", guarantee_refuted=True)
+    junit, markdown = tmp_path / "expost.xml", tmp_path / "expost.md"
+    done = program(
+        "check", made / "profile", refuted, "--fail-on", "epsilon>1", "--junit", junit,
+        "--markdown", markdown,
+    )  # fmt: skip
+    assert (done.code, mode(junit), mode(markdown)) == (3, 0o600, 0o600)
+    for text in (done.out, markdown.read_text()):
+        assert "review" in text.lower()
+        assert "Public:" not in text
 
 
 def test_mistakes_are_refused(program, made, policy, tmp_path):

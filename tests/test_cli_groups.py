@@ -111,7 +111,7 @@ def test_a_model_that_exists_is_profiled_by_person(ask, visits_csv, tmp_path):
     np.testing.assert_allclose(rows["loss"], again.loss, rtol=0, atol=1e-9)
     assert (tmp_path / "o" / "model.json").read_bytes() == model.read_bytes()
     assert (document.facts["rows"], document.facts["epsilon"]) == (60, 1)
-    (listed,) = (each for each in tables(document) if each.columns[0].title == "rank")
+    listed, _ = (each for each in tables(document) if each.columns[0].title == "rank")
     largest = rows["rank"].index(1)
     assert column(listed, "person")[1][0] == rows["id"][largest]
     assert column(listed, "rows")[1][0] == rows["rows"][largest]

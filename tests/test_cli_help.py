@@ -21,7 +21,7 @@ from program import PROGRAM, Ran, finished, imported
 
 COMMANDS = {
     "demo", "doctor", "encoding", "epsilon", "profile", "risk", "audit", "publish", "lookup", "forget", "card", "report",
-    "ledger", "check", "dossier", "verify",
+    "ledger", "check", "conform", "dossier", "verify",
 }  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def test_every_release_is_listed(ask, tmp_path):
     # To draw until one likes it: the model that was written over stays spent.
     again = printed(ask("--epsilon 0.25 --force"))
     assert "2 releases" in again
-    assert "epsilon 0.75 " in again
+    assert "ε = 0.75 " in again
     assert "other rows" not in again
     two = entries(tmp_path)
     assert two[0] == entry
@@ -202,7 +202,7 @@ def test_profiling_a_listed_model(ask, tmp_path):
     printed(ask("--force"))
     message = printed(ask("--model", model, out="q"))
     assert "2 releases" in message
-    assert "epsilon 2 " in message
+    assert "ε = 2 " in message
     assert "was made from other rows" not in message
     assert len(entries(tmp_path)) == 2
 
@@ -264,7 +264,7 @@ def test_what_a_report_spends_is_listed_beside_its_model(publish, tmp_path):
     assert "There is no ledger next to the model" in message
     assert not (tmp_path / LEDGER).exists()
     message = printed(publish(*SPENT, out="q"))
-    assert "epsilon 2, delta 3e-06" in message
+    assert "ε = 2, δ = 3 × 10⁻⁶" in message
     model, report = entries(tmp_path)
     assert model.release == checksum(tmp_path / "model.json")
     assert report.release == checksum(tmp_path / "q" / "report.json")

@@ -6,12 +6,15 @@ import warnings
 import numpy as np
 import pytest
 
+import expost
 from expost import PrivateLogisticRegression
-from expost.errors import PrivacyLeakWarning, SeededReleaseWarning
+from expost.errors import PrivacyLeakWarning, SeededReleaseWarning, UselessModelWarning
 from expost.jobs.pages import read_page
 from expost.profiles.identifiability import identifiability
+from expost.profiles.stored import StoredProfile
 from expost.types import Audience
-from program import listed, mode, refused
+from program import listed, mode, names, refused
+from runs import make_release
 from settings import OUTPUT
 
 TRAINING = ("--sampling-rate", "0.01", "--steps", "10")
@@ -166,3 +169,39 @@ def test_a_mistake_is_one_sentence_and_nothing_is_written(
 ):
     monkeypatch.chdir(tmp_path)
     refused(ask(*arguments), tmp_path / "risk.png", words)
+
+
+def test_the_rows_of_a_profile(program, tmp_path):
+    """The folder or the file of a profile: what the verb states of the same profile in memory."""
+    make_release(tmp_path)
+    folder = tmp_path / "profile"
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+    with warnings.catch_warnings():
+        # So few rows are useless, which is not the subject here.
+        warnings.simplefilter("ignore", UselessModelWarning)
+        model = PrivateLogisticRegression(epsilon=1.0, data_norm=5.0, classes=[0, 1], **OUTPUT)
+        model.fit(X, y)
+        profile = expost.profile(model, X, y)
+    held = tmp_path / "held"
+    held.mkdir()
+    model.release_.save(held / "model.json")
+    profile.to_json(held / "profile.json")
+    expected = identifiability(profile, baseline=0.01, prior=0.2)
+    stored = StoredProfile.load(held / "profile.CURATOR-ONLY.json")
+    own = stored.identifiability(0.2, baseline=0.01)
+    for name in ("posterior_high", "attack_bound", "baseline_posterior", "advantage_high"):
+        np.testing.assert_allclose(getattr(own, name), getattr(expected, name), rtol=1e-9)
+    assert own.worst_case == expected.worst_case
+    for path in (folder, folder / "profile.CURATOR-ONLY.json"):
+        out = tmp_path / path.stem
+        done = program("risk", path, "--baseline", "1/1000", "--out", out / "risk")
+        assert (done.code, done.err) == (0, "")
+        assert "from 0.1 %" in done.out
+        assert all("CURATOR-ONLY" in name for name in names(out / "risk"))
+        assert {mode(out / "risk" / name) for name in names(out / "risk")} == {0o600}
+        assert json.loads(program("risk", path, "--json").out) == {"files": {}}
+    refused(program("risk", folder, "--fpr", 0.1), tmp_path / "o", "prior and baseline")
+    refused(program("risk", folder, "--plot", tmp_path / "x.png"), tmp_path / "x.png", "--plot")
+    refused(program("risk", tmp_path / "published"), tmp_path / "o", "holds no profile")
+    (folder / "model.json").unlink()
+    refused(program("risk", folder / "profile.CURATOR-ONLY.json"), tmp_path / "o", "model.json")

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -243,15 +242,6 @@ def test_the_program_prints_the_same_in_memory_and_in_blocks(program, source, tm
     assert blocks.severity == "note"
     assert blocks.title in streamed.out
     assert not set(second.alerts) - set(first.alerts)
-
-
-@pytest.mark.parametrize(("out", "model"), [("o", "o/model.json"), (".", "model.json")])
-def test_the_next_command_names_the_model(source, tmp_path, monkeypatch, out, model):
-    monkeypatch.chdir(tmp_path)
-    outcome = in_memory(source, Path(out), mechanism="objective")
-    (step,) = outcome.page.get("profile").steps
-    assert step.text == f"expost publish --model {model}"
-    assert Path(model).is_file()
 
 
 # When it is streamed -----------------------------------------------------------------------------

@@ -1,7 +1,9 @@
 """The tutorials run as they stand, and print what they show."""
 
 import html
+import itertools
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -44,7 +46,86 @@ def test_the_page_about_ledgers_prints_what_it_shows(tmp_path, monkeypatch, prog
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     documents.run(TABLE, tmp_path, program, {})
-    assert documents.run(DOCS / "ledger.md", tmp_path, program, None) == 2
+    released(program, "--epsilon=0.5", "--ledger=elsewhere.json", "--out=made")
+    # A model that was made in Python has no path of a ledger next to it.
+    Path("mine").mkdir()
+    Path("made/model.json").rename("mine/model.json")
+    assert documents.run(DOCS / "ledger.md", tmp_path, program, None) == 3
+
+
+def released(program, *options):
+    """Profile the patients of the tutorials."""
+    given = ("--target=diagnosis", "--id=patient", "--encoding=public.json")
+    assert program("profile", "patients.csv", *given, *options).code == 0
+
+
+def test_the_page_about_identifiability_prints_what_it_shows(tmp_path, monkeypatch, program):
+    monkeypatch.chdir(tmp_path)
+    assert documents.run(DOCS / "identifiability.md", tmp_path, program, None) == 4
+
+
+def write_visits():
+    """Write visits of persons with one to eight of them; 268 have more than three."""
+    rows = ["patient,ill,pressure"]
+    for person in range(400):
+        visits = 4 + person % 5 if person < 268 else 1 + person % 3
+        rows += [f"p{person},{visit % 2},{person % 60 + visit}" for visit in range(visits)]
+    Path("visits.csv").write_text("\n".join(rows) + "\n")
+
+
+def test_the_page_about_persons_prints_what_it_shows(tmp_path, monkeypatch, program):
+    monkeypatch.chdir(tmp_path)
+    write_visits()
+    assert documents.run(DOCS / "groups.md", tmp_path, program, None) == 1
+
+
+STRICT = """\
+[guarantee]
+epsilon = 0.5
+delta = 1e-5
+audience = "public"
+[rows]
+certainty = 0.501
+[utility]
+auc = 0.8
+[attacks]
+required = ["lira-online", "rmia-online"]
+auc = 0.9
+tpr = [{ fpr = 0.01, at_most = 0.5 }]
+"""
+
+
+def test_the_page_about_the_command_line_prints_what_it_shows(tmp_path, monkeypatch, program):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    documents.run(TABLE, tmp_path, program, {})
+    write_visits()
+    Path("people.csv").write_text("age,income\n30,low\n40\n")
+    Path("strict.toml").write_text(STRICT)
+    released(program, "--out=report")
+    # Non-members: as the patients, with other concavities.
+    header, *rows = Path("patients.csv").read_text().splitlines()
+    others = [re.sub(r"[^,]+(?=,\w+$)", f"0.{i % 300:03d}", f"q{x}") for i, x in enumerate(rows)]
+    Path("others.csv").write_text("\n".join([header, *others]) + "\n")
+    given = ("patients.csv", "--target=diagnosis", "--id=patient", "--seed=0")
+    model = ("--model=report/model.json",)
+    known = ("--encoding=public.json", "--epsilons=1", "--models=8", "--folds=0")
+    for arguments in (
+        ("epsilon", *given, *known, "--out=choice"),
+        ("publish", *model, "--out=published"),
+        ("audit", *given, *model, "--holdout=others.csv", "--references=8", "--out=audit"),
+        ("dossier", "report", "published", "--context=public-model", "--out=dossier"),
+    ):
+        assert program(*arguments).code == 0
+    Path("dossier/dossier.md").write_text("changed")
+    Path("dossier/notes.txt").write_text("new")
+    assert documents.run(DOCS / "cli.md", tmp_path, program, None) == 6
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_output_is_shown_in_blocks_that_run(page):
+    """An indented command with its output below it would run in no test."""
+    assert not re.findall(r"^    \$ expost .*(?:\\\n.*)*\n    \S.*", page.read_text(), re.MULTILINE)
 
 
 def adult_of_openml(name, *, version, as_frame):
@@ -59,7 +140,7 @@ def test_the_readme_prints_what_it_shows(tmp_path, monkeypatch, program):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("sklearn.datasets.fetch_openml", adult_of_openml)
     documents.run(TABLE, tmp_path, program, {})
-    assert documents.run(ROOT / "README.md", tmp_path, program, {}) == 8
+    assert documents.run(ROOT / "README.md", tmp_path, program, {}) == 9
 
 
 def test_the_page_about_tables_prints_what_it_shows(tmp_path, monkeypatch, program):
@@ -150,6 +231,20 @@ def test_links_and_headings_exist(page):
             assert heading in slugs, (link, heading)
 
 
+def test_the_diffs_of_the_architecture_apply():
+    diffs = [x for x in documents.blocks(DOCS / "architecture.md") if x.kind == "diff"]
+    assert len(diffs) == 2
+    for diff in diffs:
+        check = ["git", "apply", "--check", "-"]
+        subprocess.run(check, input=diff.text, text=True, cwd=ROOT, check=True)
+
+
+def test_every_picture_is_shown_on_a_page():
+    pictures = {path.name for path in (DOCS / "images").iterdir()}
+    shown = [re.findall(r"images/([\w.-]+)\)", page.read_text()) for page in PAGES]
+    assert pictures == set(itertools.chain(*shown))
+
+
 def test_the_citation_names_this_version_and_the_papers():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     version = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
@@ -181,10 +276,14 @@ class Site:
         ("../audit.md", "tutorials/risk.md", "../audit.md"),
         ("audit.md", "audit.md", "audit.md"),
         ("docs/audit.md", "security.md", "audit.md"),
+        ("examples/4-auditing-a-forest.ipynb", "index.md", "examples/4-auditing-a-forest.md"),
+        ("../docs/audit.md", "examples/4-auditing-a-forest.md", "../audit.md"),
+        ("../README.md", "examples/4-auditing-a-forest.md", "../index.md"),
     ],
 )
 def test_links_of_the_repository_lead_to_pages_of_the_site(link, page, on_the_site):
-    site = Site("index.md", "security.md", "audit.md", "images/a.png")
+    notebook = "examples/4-auditing-a-forest.md"
+    site = Site("index.md", "security.md", "audit.md", "images/a.png", notebook)
     assert site_link(link, page, site) == on_the_site
 
 

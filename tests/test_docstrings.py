@@ -71,8 +71,9 @@ def test_what_is_no_symbol_of_a_scalar(text):
 
 # Sub-packages of the documented API: those whose names are listed in ``__all__``.
 PACKAGES = (
-    "accounting", "auditing", "data", "engine", "epsilon", "mechanisms", "neighbouring", "noise",
-    "profiles", "publishing", "report", "risk", "selection", "torch",
+    "accounting", "auditing", "conformance", "data", "dossier", "engine", "epsilon", "erasure",
+    "mechanisms", "neighbouring", "noise", "policy", "profiles", "publishing", "report", "risk",
+    "selection", "torch",
 )  # fmt: skip
 HEADING = re.compile(r"(?m)^(\S.*)\n-{3,}$")
 ENTRY = re.compile(r"(\*{0,2}\w+(?:, \*{0,2}\w+)*)( : \S.*)?")

@@ -48,11 +48,19 @@ def test_a_lower_bound_is_the_version_that_was_tried(name, bound):
     assert satisfies(version, f"=={bound}"), f"{name}>={bound}, and {version} was tried"
 
 
+# Added after the newer interpreters were recorded; a new record makes the test below fail until the
+# name is removed here. Their lower bounds were tried (above), the newest versions are in every run.
+ADDED_SINCE = frozenset({"ipykernel", "lightgbm", "nbclient", "onnxruntime"}) | {
+    *("skl2onnx", "skops", "xgboost-cpu")
+}
+
+
 @pytest.mark.parametrize("python", PYTHONS)
 def test_the_newer_environments_keep_the_bounds(python):
     """The checkers too, of which only the version in use was tried."""
+    assert not ADDED_SINCE & set(TRIED[python]["packages"])
     for requirement in environments.requirements():
-        if requirement.name not in environments.WITH_TORCH:
+        if requirement.name not in environments.WITH_TORCH | ADDED_SINCE:
             version = TRIED[python]["packages"][requirement.name]
             assert satisfies(version, requirement.bounds), (requirement, version)
     for name in environments.CHECKERS:

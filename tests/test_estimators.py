@@ -329,7 +329,7 @@ def test_rows_past_the_bound_are_clipped_with_one_warning(kind):
     [(category, text)] = caught(lambda: model.fit(longer, y))
     assert category is ClippedRowsWarning
     assert "3 of 60 rows" in text
-    assert f"data_norm={DATA_NORM:g}" in text
+    assert f"{DATA_NORM:g} (data_norm)" in text
     clipped = X * np.where(np.arange(len(X)) < 3, DATA_NORM / np.linalg.norm(X, axis=1), 1)[:, None]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ClippedRowsWarning)  # an ulp past the bound

@@ -1,8 +1,10 @@
 """scikit-learn models without noise: distances against refits with the same C or alpha."""
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import (
     Lasso,
@@ -72,6 +74,18 @@ def test_distances_are_those_of_refits(name):
     # Power: keeping Λ for C or alpha would move an intercept-free fit elsewhere.
     assert np.max(found.losses.distance_error / found.distance) <= 2e-3
     assert found.ranking[0] == np.argmax(apart)
+
+
+def test_other_models_are_pointed_to_audit(tmp_path):
+    """A forest has no losses to certify, as an object or in a file; attacks take both."""
+    forest = RandomForestClassifier(5).fit(X, Y)
+    with pytest.raises(InvalidInput, match=r"RandomForestClassifier.*expost\.audit\(model"):
+        profile(forest, X, Y)
+    path = tmp_path / "forest.joblib"
+    joblib.dump(forest, path)
+    with pytest.raises(InvalidInput) as refused:
+        profile(path, X, Y)
+    assert f"expost audit DATA --target COLUMN --model {path}" in str(refused.value)
 
 
 def test_the_total_penalty_is_what_is_kept():

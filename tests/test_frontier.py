@@ -36,8 +36,9 @@ def test_scores_are_those_of_models_fitted_by_scikit_learn():
     """Output perturbation: the minimiser of the rows outside of a fold, and noise for all rows."""
     X, y = make()
     choice = chosen(X, y, epsilons=[0.5, 4.0], classes=(0, 1))
-    curve = next(each for each in choice.alternatives if "output" in each.name
-                 and "gaussian" in each.name)  # fmt: skip
+    curve = next(
+        each for each in choice.alternatives if "output" in each.name and "Gaussian" in each.name
+    )
     assert curve.epsilons.tolist() == [0.5, 4.0]
     for index, epsilon in enumerate(curve.epsilons):
         model = PrivateLogisticRegression(
@@ -112,7 +113,7 @@ def test_a_given_delta_is_kept_and_a_given_regularization_is_not():
         left.posterior != other.posterior
         for left, other in zip(first.alternatives, smaller.alternatives, strict=True)
     ]
-    assert [*map(bool, needs)] == ["gaussian" in curve.name for curve in first.alternatives]
+    assert [*map(bool, needs)] == ["Gaussian" in curve.name for curve in first.alternatives]
 
 
 def test_many_values_of_epsilon_are_thinned():

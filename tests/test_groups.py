@@ -387,6 +387,21 @@ def test_a_planted_level_is_named_without_idle_conditions():
     assert labels == ["sex is m", "sex is f"]
 
 
+def test_indicators_of_an_encoding_read_like_its_columns():
+    rng = np.random.default_rng(0)
+    town, gap = rng.integers(0, 3, 3000), rng.random(3000) < 0.2
+    names = ("town=Oslo", "town=Paris", "town=Bergen", "age is missing")
+    X = np.column_stack([town == 0, town == 1, town == 2, gap]).astype(float)
+    scores = rng.exponential(size=3000) * 0.1 + 3.0 * (town == 1) + 2.0 * (town == 2) + gap
+    for depth, kept in ((3, rng.permutation(3000)), (1, np.arange(3000))):
+        explained = explain_exposure(scores[kept], X[kept], feature_names=names, depth=depth)
+        conditions = {part for group in explained for part in group.label.split(" and ")}
+        allowed = {f"town is {'not ' * no}{name[5:]}" for name in names[:3] for no in (0, 1)}
+        assert conditions <= allowed | {"age is missing", "age is known"}
+        for group in explained:
+            assert not re.search(r"is (?!not).* is not ", group.label.replace("age is missing", ""))
+
+
 def test_missing_cells_can_be_the_group():
     table, rng = people()
     exposed = np.array([value is None for value in table["age"]])

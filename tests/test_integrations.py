@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from expost.errors import InvalidInput
-from gates import make_gate
+from gates import edited_audit, make_gate
 from test_cli_check import assert_clean, keys_of
 
 ROOT = Path(__file__).parent.parent
@@ -199,6 +199,28 @@ def test_public_scalars_are_logged_by_default(made):
     assert "expost.verdict" not in recorder.logged
     assert not [name for name in recorder.logged if "rows" in name or "auc" in name]
     assert_clean(json.dumps(recorder.logged), made)
+
+
+def test_a_refuted_guarantee_is_logged_for_the_curator_alone(made, tmp_path):
+    refuted = edited_audit(made, tmp_path / "refuted", guarantee_refuted=True)
+    (tmp_path / "policy.toml").write_text("[guarantee]\nepsilon = 1\n")
+    for audience in ("public", "curator-only"):
+        recorder = Recorder()
+        given = ([made / "profile", refuted], tmp_path / "policy.toml")
+        outcome = example()(*given, audience=audience, tracking=recorder)
+        assert outcome.exit_code == 3
+        verdicts = [name for name in recorder.logged if name.startswith("expost.verdict")]
+        assert bool(verdicts) is (audience == "curator-only")
+
+
+def test_a_limit_of_a_level_is_named_once(made, tmp_path):
+    recorder = Recorder()
+    (tmp_path / "policy.toml").write_text(
+        "[guarantee]\ncomposed_epsilon = 3\ncomposed_delta = 1e-5\n"
+    )
+    results = [made / "profile", made / "people.ledger.CURATOR-ONLY.json"]
+    example()(results, tmp_path / "policy.toml", tracking=recorder)
+    assert recorder.logged["expost.verdict.guarantee.composed_epsilon.1e-05"] == "satisfied"
 
 
 def test_curator_only_scalars_are_logged_on_request(made):

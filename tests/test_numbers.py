@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from expost import numbers
+from expost.numbers import range_text
 from read_figures import read as read_figure
 
 POSITIVE = st.floats(min_value=5e-324, allow_nan=False, allow_infinity=False)
@@ -190,12 +191,130 @@ def test_a_certainty_is_not_below_the_posterior(log_odds):
     assert 0 < numbers.posterior_at(log_odds) < 1
 
 
+TINY = st.floats(5e-324, 1)
+
+
+def read_ratio(text):
+    """The probability that "1 in 10,000" or "2.8 in 100" states; tiny shares are written out."""
+    if text.startswith("a share of "):
+        return read(text.removeprefix("a share of ").removesuffix(" of the"))
+    top, bottom = (
+        Decimal(10) ** int(part[3:]) if part.startswith("10^") else read(part)
+        for part in text.removeprefix("fewer than ").split(" in ")
+    )
+    return top / bottom
+
+
+@given(st.one_of(TINY, SHARES))
+@example(1 / 3)
+@example(0.5)
+@example(0.5000000000000001)
+@example(0.9999999999999999)
+@example(1e-9)
+@example(9.99e-10)
+@example(5e-324)
+def test_a_chance_is_not_below_its_probability(probability):
+    text = numbers.chance(probability)
+    if probability == 0:
+        assert text == "0"
+        return
+    stated = read_ratio(text)
+    assert stated >= exact(probability)
+    # A power of ten, where the number is not readable.
+    assert stated <= exact(probability) * (10 if "^" in text else Decimal("1.011"))
+    assert "fewer than" in text or stated < 1 or probability == 1
+
+
+@given(st.one_of(TINY, SHARES), st.sampled_from(SIDES))
+@example(0.0095, "up")
+@example(0.00999, "up")
+@example(0.9999, "up")
+@example(0.9999, "nearest")
+@example(1e-9, "up")
+@example(1.01e-10, "down")
+def test_a_share_of_many_is_on_its_side(probability, side):
+    text = numbers.out_of(probability, side)
+    if probability == 0:
+        assert text == "0 in 100"
+        return
+    stated, value = read_ratio(text), exact(probability)
+    assert side != "up" or stated >= value
+    assert side != "down" or stated <= value
+    assert side != "nearest" or stated == value or text.startswith("a share")
+    assert abs(stated - value) <= value * Decimal("0.101")
+    assert "fewer than" in text or stated < 1 or probability == 1
+
+
+@given(st.floats(-1e6, 1e6), st.floats(0, 1e6), st.floats(0, 1e6), st.integers(0, 6), st.booleans())
+@example(-0.00001, 0.0, 0.0, 2, False)
+@example(0.5, 0.37651, 0.37651, 3, True)
+def test_the_ends_of_an_interval_contain_it(value, below, above, places, percent):
+    low, high = value - below, value + above
+    factor, unit = (100 if percent else 1), Decimal(1).scaleb(-places)
+    for show, dash in ((numbers.interval_text, " … "), (numbers.interval, " to ")):
+        text = show(value, low, high, places, percent=percent)
+        middle, ends = text.replace("−", "-").replace(" %", "").rstrip(")").split(" (")
+        start, end = map(read, ends.split(dash))
+        assert 0 <= factor * exact(low) - start <= unit
+        assert 0 <= end - factor * exact(high) <= unit
+        assert start <= read(middle) <= end
+        assert text.count("%") == (2 if percent and dash == " to " else 0)
+
+
+@given(st.one_of(TINY, SHARES))
+@example(0.07)
+@example(1.0)
+def test_a_chosen_share_has_all_its_digits(value):
+    text = numbers.share(value)
+    assert (text == "all") is (value == 1)
+    if value < 1:
+        assert read(text.removesuffix(" %")) == 100 * exact(value)
+
+
+@given(st.floats(0, 1e9))
+@example(1.0)
+@example(1.0000001)
+def test_nats_are_those_of_their_figure(value):
+    figure, unit = numbers.nats(numbers.number(value, "up")).rsplit(" ", 1)
+    assert read_figure(figure) >= exact(value)
+    assert (unit == "nat") is (read_figure(figure) == 1)
+
+
 def test_infinite_log_odds_are_certain():
     assert numbers.certainty(math.inf) == "100 %"
     assert (numbers.posterior_at(math.inf), numbers.posterior_at(-math.inf)) == (1.0, 0.0)
 
 
-@pytest.mark.parametrize("text", [numbers.figure, numbers.number, numbers.percent])
+@pytest.mark.parametrize(
+    "text",
+    [
+        numbers.figure,
+        numbers.number,
+        numbers.percent,
+        numbers.chance,
+        numbers.out_of,
+        numbers.share,
+    ],
+)
 def test_what_is_not_a_number_is_not_shown(text):
     with pytest.raises(ArithmeticError):
         text(math.nan)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (0, 2e6, "0 to 2,000,000"),
+        (-2500.5, 1234567, "−2,500.5 to 1,234,567"),
+        (-1234567.25, 12345678.91, "−1,234,567.3 to 12,345,679"),
+        (14.999999999999996, 75.00000000000001, "15 to 75"),
+        (-2 / 3, 1 / 3, "−0.666667 to 0.333334"),
+        (0.1, 0.30000000000000004, "0.1 to 0.3"),
+    ],
+)
+def test_a_range_holds_its_column(low, high, text):
+    assert range_text(low, high) == text
+    ends = [float(end.replace("−", "-").replace(",", "")) for end in text.split(" to ")]
+    slack = 1e-12 * max(abs(low), abs(high))
+    assert ends[0] <= low + slack
+    assert ends[1] >= high - slack

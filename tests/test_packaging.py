@@ -6,6 +6,7 @@ evidence, which these tests help to make.
 
 import importlib
 import importlib.metadata
+import re
 import shutil
 import subprocess
 import sys
@@ -51,12 +52,18 @@ def sdist(tmp_path_factory) -> Path:
     return unpacked
 
 
-def test_the_wheel_has_the_package_alone(tmp_path):
-    """Papers, tests, tools and benchmarks are for a checkout."""
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    (wheel,) = tmp_path.glob("*.whl")
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+def test_the_wheel_has_the_package_alone(wheel):
+    """Papers, tests, tools and benchmarks are for a checkout."""
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]
     source = ROOT / "src"
@@ -64,6 +71,19 @@ def test_the_wheel_has_the_package_alone(tmp_path):
     assert expected <= set(names)
     assert all(name.startswith("expost/") for name in names)
     assert not [name for name in names if "papers" in name or "reproduce" in name]
+
+
+def test_the_description_needs_no_other_file(wheel):
+    """The page of an index shows it alone; twine checks it in test_install.py."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
+        text = archive.read(name).decode()
+    head, _, description = text.partition("\n\n")
+    assert "Description-Content-Type: text/markdown" in head
+    readme = (ROOT / "README.md").read_text()
+    assert re.findall("^#+ .*", description, re.M) == re.findall("^#+ .*", readme, re.M)
+    assert [link for link in re.findall(r"\]\(([^)]*)\)", description) if ":" not in link] == []
+    assert "<!--" not in description
 
 
 def paths_in(folder: Path) -> set[str]:

@@ -287,18 +287,25 @@ def test_a_report_costs_what_it_adds(tmp_path):
     assert spent is not None
 
 
-def test_a_page_about_a_guarantee_answers_if_it_is_public(program, tmp_path):
+def test_a_page_about_a_guarantee_answers_if_it_is_public_and_of_a_model(program, tmp_path):
     for options, expected in (
-        (("--epsilon", 1, "--delta", 1e-6), SATISFIED),
-        (("--epsilon", 2), VIOLATED),
+        # A guarantee that was typed is of no model.
+        (("--epsilon", 1, "--delta", 1e-6), UNANSWERED),
+        (("--noise-multiplier", 1, "--delta", 1e-6), UNANSWERED),
         (("--max-posterior", 0.6), UNANSWERED),
         ((SEALED / "model-output-laplace.json",), SATISFIED),
+        ((SEALED / "model-output-laplace.json", "--releases", 2), VIOLATED),
         # ε = 1 is requested of it, and its page cannot be told from that of a private model.
         ((SEALED / "model-leaking.json",), UNANSWERED),
     ):
         out = tmp_path / str(len(list(tmp_path.iterdir())))
         assert program("risk", *options, "--out", out).code == 0
-        assert verdict_of(out, "epsilon>1") is expected, options
+        (finding,) = check(out, Policy.of("epsilon>1")).findings
+        assert finding.verdict is expected, options
+        assert ("typed" in finding.reason) is str(options[0]).startswith("--")
+        if not str(options[0]).startswith("--") and expected is not UNANSWERED:
+            with pytest.raises(InvalidInput, match="different models"):
+                check([out, SEALED / "model-output-gaussian.json"], Policy.of("epsilon>1"))
 
 
 def test_a_refuted_guarantee_satisfies_no_limit(tmp_path):
@@ -311,7 +318,12 @@ def test_a_refuted_guarantee_satisfies_no_limit(tmp_path):
             refuted=refuted,
             loss=((0.5, 0.6), (0.0, 0.1), (0.0, 0.1)),
         )
-        assert verdict_of([model, audit], "epsilon>0.7") is expected
+        outcome = check([model, audit], Policy.of("epsilon>0.7", "delta>0.1"))
+        assert outcome.verdict is expected
+        # That an audit refutes a guarantee is read from its curator-only figures.
+        audience = Audience.NEEDS_REVIEW if refuted else Audience.PUBLIC
+        assert outcome.audience is audience
+        assert [finding.is_public for finding in outcome.findings] == [not refuted] * 2
 
 
 def check_description(model: Path) -> str:
@@ -345,6 +357,17 @@ def test_attacks_are_compared_by_the_upper_end_or_by_the_estimate(tmp_path):
     estimates = Policy.from_toml(upper + '\nfigure = "estimate"')
     verdicts = [each.verdict for each in check(audit, estimates).findings]
     assert verdicts == [SATISFIED, VIOLATED, SATISFIED, SATISFIED, SATISFIED]
+
+
+def test_attacks_on_rows_that_differ_have_a_remark_that_needs_review(tmp_path):
+    policy = Policy.from_toml('[attacks]\nrequired = ["loss"]\nauc = 0.9')
+    for detected in (False, True):
+        figures = {"loss": ((0.5, 0.6), (0.01, 0.1), (0.0, 0.02))}
+        audit = write_audit(tmp_path / str(detected), shift={"detected": detected}, **figures)
+        for finding in check(audit, policy).findings:
+            assert finding.verdict is SATISFIED
+            assert ("differ without the model" in finding.reason) is detected
+            assert not (finding.is_public and detected)
 
 
 def test_an_audit_without_an_attack_answers_nothing(tmp_path):

@@ -421,7 +421,9 @@ def of_trainings(tally, seeds=range(4)):
         transcript = transcript_of(seed)
         worst = float(np.max(np.abs(transcript.loss)))
         document = document_of(transcript)
-        tally.document(document, [posterior(worst)])
+        half = np.quantile(np.abs(transcript.loss), 0.5, method="inverted_cdf")
+        allowed = transcript.guarantee().loss(1e-5)
+        tally.document(document, [posterior(worst), posterior(half), posterior(allowed)])
         for shown in re.findall(rf"is ({NUMBER}) certain", document.verdict.more):
             tally.figure(shown, [posterior(worst)], up=True, where=document.verdict.more)
         result = individual_epsilon(transcript, 1e-5)

@@ -31,7 +31,8 @@ from expost.errors import (
 from expost.glm import Objective, minimise
 from expost.losses import Logistic
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Tangent
-from expost.mechanisms.bounds import ObjectiveBound, OutputBound, upper_norms
+from expost.mechanisms.bounds import ObjectiveBound, upper_norms
+from expost.mechanisms.output_bound import OutputBound
 from expost.mechanisms.publishing import (
     PublishingBudget,
     TangentMechanism,

@@ -12,10 +12,14 @@ from typer.main import get_command
 import expost
 from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge, data
 from expost.cli.app import app
+from expost.conformance import Claims, conform
+from expost.dossier import make_dossier
 from expost.errors import InvalidInput
 from expost.jobs import requests
 from expost.jobs.requests import (
     AuditRequest,
+    ConformRequest,
+    DossierRequest,
     EpsilonRequest,
     ForgetRequest,
     Option,
@@ -34,6 +38,28 @@ RENAMED = {
     "id_column": "ids",  # also a sequence of keys in Python
     "person_column": "persons",  # also a sequence of persons in Python
     "seed": "random_state",  # the name of scikit-learn
+}
+# Flags of shared options that are not the name in Python, as docs/cli.md lists them.
+FLAGS = {
+    "--id": ("ids", "names a column; also a sequence of keys in Python"),
+    "--person": ("persons", "names a column; also a sequence of persons in Python"),
+    "--seed": ("random_state", "the name of scikit-learn"),
+    "--group": ("groups", "repeatable: one column each time"),
+    "--attack": ("attacks", "repeatable: one attack each time"),
+    "--tpr": ("true_positive_rate", "short"),
+    "--fpr": ("false_positive_rate", "short"),
+}
+# Commands without a function that has the same options, and why.
+NO_FUNCTION = {
+    "card": "the files are the result; expost.report has render_card",
+    "check": "expost.policy.check takes a policy; the rest are files and exit codes",
+    "demo": "data that is there",
+    "doctor": "an installation",
+    "encoding": "a file to fill in; expost.data.Encoding reads it",
+    "ledger": "methods of expost.Ledger",
+    "lookup": "PublishedReport.bound takes a row of numbers, this one takes cells of a form",
+    "report": "a page of stored results; expost.report has the parts",
+    "verify": "expost.files.manifest.verify_manifest takes a folder alone",
 }
 # Options of the command line alone.
 PROGRAM = {
@@ -144,7 +170,10 @@ VERBS = {
         | {
             "holdout": "X_out, y_out",
             "estimator": "model is an object",
-            "arrays": "expost.audits.audit.audit_arrays",
+            "trust_pickle": "a parameter of expost.auditing.load_model",
+            "trust_types": "a parameter of expost.auditing.load_model",
+            "classes": "a parameter of what load_model returns",
+            "arrays": "expost.auditing.audit.audit_arrays",
         },
         PYTHON
         | {
@@ -166,6 +195,24 @@ VERBS = {
         {"subject": "MODEL"},
         {},
     ),
+    "conform": (
+        ConformRequest,
+        (conform, Claims),
+        {name: PROGRAM[name] for name in ("as_json", "open_page")}
+        | {name: FOLDER[name] for name in ("out", "force")}
+        | {"arrays": "expost.torch.conform, or that of expost.conformance"},
+        {"claims": "the options of the claims", "seeded": "a function", "name": "TRAINER"},
+        {"relation": "a Neighbouring, whose value it is"},
+    ),
+    "dossier": (
+        DossierRequest,
+        (make_dossier,),
+        {name: PROGRAM[name] for name in ("as_json", "curator_json", "open_page")}
+        | {name: FOLDER[name] for name in ("out", "force")}
+        | {"deployment": "context="},
+        {"context": "the field is called deployment"},
+        {"audience": "an Audience, whose value it is"},
+    ),
 }
 
 
@@ -178,9 +225,27 @@ def test_python_and_the_command_line_have_the_same_names_and_defaults(command):
     shared = typed.keys() & called.keys()
     assert typed.keys() - shared == alone.keys()
     assert called.keys() - shared == python_only.keys()
+    own = {each.name: RENAMED.get(each.name, each.name) for each in fields(request)}
+    for field, option in options_of(request).items():
+        flag = flag_of(field, option).partition("/")[0]
+        if option.panel is not None and own[field] in shared:
+            expected = "--" + own[field].replace("_", "-")
+            assert flag == expected or FLAGS[flag][0] == own[field], (command, flag)
     differing = {name for name in shared if typed[name] != called[name]}
     assert differing == otherwise.keys()
     assert all([*alone.values(), *python_only.values(), *otherwise.values()]), "each has a reason"
+
+
+def test_every_command_has_a_function_or_a_reason():
+    assert VERBS.keys() | NO_FUNCTION.keys() == get_command(app).commands.keys()
+    assert not VERBS.keys() & NO_FUNCTION.keys()
+
+
+def test_the_page_lists_the_flags_with_another_name():
+    page = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
+    text = page.partition("## Options")[2].partition("<!-- options")[0]
+    assert not [flag for flag in FLAGS if f"`{flag}`" not in text]
+    assert not [name for name in NO_FUNCTION if f"`{name}`" not in text]
 
 
 @pytest.mark.parametrize("command", ["epsilon", "profile"])
@@ -346,6 +411,9 @@ NONSENSE = {
                 "confidence": "nan",
                 "seed": "-1",
                 "workers": "0",
+                "classes": "no,yes",
+                "trust_types": "os.system",
+                "propensity": "2",
             }.items()
         },
     },
@@ -382,7 +450,23 @@ NONSENSE = {
         "junit": "none/o.xml",
         "markdown": "none/o.md",
     },
-    "verify": {"folder": "none"},
+    "conform": {
+        "trainer": "nowhere:step",
+        "out": FOLDER_OPTIONS["out"],
+        "arrays": "tables",
+        "clip": "nan",
+        "noise_multiplier": "nan",
+        "sampling_rate": "1.5",
+        "learning_rate": "nan",
+        "divisor": "nan",
+        "relation": "swap",
+        "not_finite": "hidden",
+        "norm_budget": "nan",
+        "delta": "7",
+        "false_alarm": "nan",
+        "steps": "1",
+    },
+    "verify": {"folder": "none", "results": "{folder} missing-result"},
     "card": FOLDER_OPTIONS
     | {"paths": "none.json", "name": "a/b/c", "license": "GPL!", "baseline": "2"},
     "doctor": {},
@@ -409,6 +493,7 @@ NEEDED = {
     "report": "{folder}/profile",
     "check": "{folder}/profile --fail-on epsilon>1",
     "card": "{model}",
+    "conform": "os:getcwd --arrays numpy --clip 1 --noise-multiplier 1",
     "dossier": "{folder}/profile --context api",
 }
 
@@ -491,7 +576,20 @@ def test_every_option_with_a_value_is_among_them():
         (("profile", "T", "--target", "Income"), "Did you mean 'income'?"),
         (("epsilon", "T", "--target", "income", "--drop", "ctiy"), "Did you mean 'city'?"),
         (("profile", "T", "--target", "income", "--loss", "logistc"), "Did you mean 'logistic'?"),
-        (("profile", "T", "--targt", "income"), "--target"),
+        (("profile", "T", "--targt", "income"), "(Possible options: --target)"),
+        (("profile", "T", "--target", "income", "--mechanism", "objectve"), "'auto', 'output'"),
+        (("profile", "T", "--target", "income", "--noise", "gausian"), "'auto', 'laplace'"),
+        (
+            (
+                "audit",
+                "T",
+                "--target",
+                "income",
+                "--estimator",
+                "sklearn.tree.DecisionTreClasifier",
+            ),
+            "Did you mean 'DecisionTreeClassifier'?",
+        ),
         (("profle", "T"), "Did you mean 'profile'?"),
     ],
 )
@@ -508,8 +606,19 @@ def test_a_name_like_no_other_gets_no_guess(program, people_csv, tmp_path, monke
     done = program("profile", people_csv, "--target", "zzz")
     refused(done, tmp_path / "expost-profile", "column 'zzz': is not in")
     assert "Did you mean" not in done.err
+    done = program("profile", people_csv, "--target", "income", "--estimator", "x")
+    refused(done, tmp_path / "expost-profile", "No such option: --estimator")
+    assert "Possible" not in done.err
 
 
 def test_python_guesses_too(people_csv):
     with pytest.raises(InvalidInput, match="Did you mean 'max_posterior'"):
         expost.choose_epsilon(str(people_csv), target="income", max_posteror=0.6)
+
+
+def test_signatures_of_verbs_show_types_and_no_options_of_the_command_line():
+    for name in expost.__all__:
+        verb = getattr(expost, name)
+        if inspect.isfunction(verb):
+            assert "Option(" not in str(inspect.signature(verb)), name
+    assert inspect.signature(expost.choose_epsilon).parameters["drop"].annotation == tuple[str, ...]

@@ -372,7 +372,7 @@ def test_column_names_are_kept():
 
 
 def test_rows_past_the_bound_are_clipped():
-    with pytest.warns(ClippedRowsWarning, match="rows are longer than data_norm=1"):
+    with pytest.warns(ClippedRowsWarning, match="rows are longer than the norm limit 1 "):
         select(data_norm=1.0)
 
 

@@ -51,7 +51,10 @@ WORDS: dict[str, str] = {"fail": "curator-only", "review": "needs-review", "pass
 # Keys, as regular expressions, whose values may differ, and why.
 EXPLAINED: dict[str, str] = {
     r":profile:table(\.|$)": "the lines of rows are in the Parquet file alone, which is compared",
+    r"\b(encoding:|encoding\.)missing\[\]$": "more tokens mark missing cells by default",
     r":figures\.gaussian_dp(_error)?\.": "new: the Gaussian guarantee, and its error",
+    r"\b(shift|members_chosen_by|blind)\b": "new: members and non-members without the model",
+    r"\bfit\b": "new: the accuracy of an existing model",
     r":epsilon:(frontier|not_compared)\b": (
         "new: the utility and the posterior over ε, of the mechanism and of others"
     ),
@@ -264,12 +267,14 @@ def report(verdicts: list[Verdict], tolerance: float) -> int:
         print(f"{part:12} {identical:10} {within:10} {explained:10} {len(unexplained)}")
         failed += len(unexplained)
     differing = [verdict for verdict in verdicts if verdict.outcome == "differing"]
-    for verdict in sorted(differing, key=lambda verdict: -verdict.difference)[:SHOWN]:
+    # What has no explanation comes first.
+    order = sorted(differing, key=lambda v: (explanation(v.key) is not None, -v.difference))
+    for verdict in order[:SHOWN]:
         why = explanation(verdict.key)
         mark = "differs" if why is None else f"explained ({why})"
         print(f"{mark}: {verdict.key}: {verdict.reason} (relative {verdict.difference:.2g})")
     if len(differing) > SHOWN:
-        print(f"and {len(differing) - SHOWN} more, which differ by less")
+        print(f"and {len(differing) - SHOWN} more")
     largest = max(
         (verdict for verdict in verdicts if verdict.outcome == "within"),
         key=lambda verdict: verdict.difference,

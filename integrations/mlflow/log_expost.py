@@ -76,7 +76,8 @@ def _name(finding: Finding) -> str:
     parts = [limit.quantity.key]
     if limit.at is not None:
         # Two limits of one key differ in their quantity or in their level.
-        parts += [limit.name, f"{limit.at:g}"]
+        parts += [] if parts[0].endswith(f".{limit.name}") else [limit.name]
+        parts.append(f"{limit.at:g}")
     elif isinstance(limit.limit, str) and limit.name == "attack":
         parts.append(limit.limit)
     return ".".join(parts)

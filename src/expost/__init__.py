@@ -54,7 +54,9 @@ _CONTENTS = {
 _MODULES = (
     "accounting",
     "auditing",
+    "conformance",
     "data",
+    "dossier",
     "engine",
     "epsilon",
     "erasure",
@@ -67,6 +69,7 @@ _MODULES = (
     "policy",
     "profiles",
     "publishing",
+    "report",
     "risk",
     "rows",
     "selection",

@@ -20,6 +20,7 @@ __all__ = [
     "LONE_SURROGATE",
     "array",
     "between",
+    "closest",
     "dense",
     "did_you_mean",
     "finite",
@@ -106,9 +107,15 @@ def did_you_mean(name: Any, names: Iterable[str]) -> str:
     """Return " Did you mean …?" for an unknown name, or "" if no known name is similar."""
     if not isinstance(name, str):
         return ""
+    close = closest(name, names)
+    return "" if close is None else f" Did you mean {close!r}?"
+
+
+def closest(name: str, names: Iterable[str]) -> str | None:
+    """Return the known name that is most like an unknown one; None if none is similar."""
     lowered = {known.lower(): known for known in names}
     close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.7)
-    return f" Did you mean {lowered[close[0]]!r}?" if close else ""
+    return lowered[close[0]] if close else None
 
 
 def _number(name: str, value: Any) -> float:

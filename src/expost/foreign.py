@@ -188,7 +188,9 @@ def read_foreign(model: Any, X: Any, y: Any) -> ForeignModel | None:
             raise InvalidInput("y: must have one entry for each row of X.")
     if isinstance(model, LogisticRegressionCV):
         raise InvalidInput(
-            "model: LogisticRegressionCV is not supported; refit a LogisticRegression with its C."
+            "model: LogisticRegressionCV is not supported: its C was chosen from the rows. Refit a"
+            " LogisticRegression with that C, or attack the model: expost.audit(model, X, y, X_out,"
+            " y_out)."
         )
     if isinstance(model, LogisticRegression):
         return _logistic(model, X, y)

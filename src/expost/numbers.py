@@ -31,11 +31,13 @@ __all__ = [
     "certainty_at_most",
     "chance",
     "check_probability",
+    "chosen_chance",
     "count",
     "decimal",
     "figure",
     "fixed",
     "for_persons",
+    "in_words",
     "interval",
     "interval_text",
     "lower_text",
@@ -47,6 +49,7 @@ __all__ = [
     "percent_at_most",
     "plain",
     "posterior_at",
+    "range_text",
     "relation_words",
     "rounded_down",
     "rounded_up",
@@ -329,10 +332,26 @@ def chance(probability: float) -> str:
     return f"1 in {plain(times)}"
 
 
+def chosen_chance(probability: float) -> str:
+    """Return a chosen probability, not rounded: 1 in 1,000, or as a share where it is no 1 in k."""
+    check_probability(probability)
+    times = round(1 / probability) if probability * _LARGEST_COUNT >= 1 else 0
+    is_one_in = times > 1 and 1 / times == probability
+    return f"1 in {count(times)}" if is_one_in else share(probability)
+
+
+def in_words(text: str) -> str:
+    """Return an upper bound in words: at most 73.2 %, or less than 100 % for "< 100 %"."""
+    if text.startswith("fewer than "):
+        return text
+    below = text.removeprefix("< ")
+    return f"at most {text}" if below == text else f"less than {below}"
+
+
 def out_of(probability: float, side: Side = "up") -> str:
     """Return a share as 2.8 in 100, or in 1,000 and so on where it is smaller.
 
-    It is rounded up, or not rounded ("nearest").
+    It is rounded up or down, or not rounded ("nearest") unless it is below 10⁻⁹.
     """
     check_probability(probability)
     if probability == 0:
@@ -341,12 +360,27 @@ def out_of(probability: float, side: Side = "up") -> str:
     # 0.9 in 100 is 9 in 1,000.
     power = max(2, -number.adjusted())
     if power > 9:
-        return f"a share of {at_most(probability, 2)} of the"
+        return f"a share of {_bound(probability, 2, side)} of the"
     scaled = number.scaleb(power)
     count = scaled.quantize(Decimal("0.1"), _DIRECTIONS[side]) if side != "nearest" else scaled
     if count >= 10**power and probability < 1:
         return f"fewer than {10**power:,} in {10**power:,}"
     return f"{plain(count)} in {10**power:,}"
+
+
+def range_text(low: float, high: float) -> str:
+    """Return the range of a column, its ends rounded outwards: 0 to 2,000,000, −1.5 to 0.333334.
+
+    An end has six digits, and more where its whole part needs them. Its last digits are those of
+    rounding: 14.999999999999996 is 15.
+    """
+
+    def end(value: float, side: Side) -> str:
+        exact = significant(value, 12)
+        digits = max(6, exact.adjusted() + 2)
+        return plain(significant(exact, digits, side), most=15).replace("-", "−", 1)
+
+    return f"{end(low, 'down')} to {end(high, 'up')}"
 
 
 def certainty(log_odds: float) -> str:

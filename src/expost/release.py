@@ -22,6 +22,7 @@ from expost.data.frames import with_target
 from expost.data.histograms import Counted
 from expost.errors import InvalidInput
 from expost.files.atomic import write_json
+from expost.files.model_format import audit_command, model_format
 from expost.files.sealed import Sealed, checksum, from_fields, number, plain, to_fields
 from expost.glm import Objective, predictors, two_classes_only
 from expost.labels import LabelScale, class_codes, signs
@@ -155,6 +156,36 @@ class Release(Sealed, Displayed):
         width = self._width
         if self.feature_names is not None and len(self.feature_names) != width:
             raise InvalidInput(f"feature_names: must be {width}, one for each feature.")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read the model.json at ``path``, strictly.
+
+        Parameters
+        ----------
+        path : str | Path
+            The file.
+
+        Returns
+        -------
+        Self
+            The released model.
+
+        Raises
+        ------
+        InvalidInput
+            If the file cannot be read, or holds something else; a saved model of another library is
+            pointed to ``audit``.
+        """
+        if isinstance(path, str | Path) and Path(path).is_file():
+            kind = model_format(path)
+            if kind is not None and kind.is_foreign:
+                raise InvalidInput(
+                    f"{path}: is a saved model of another library ({kind.value}), whose noise, if"
+                    " it has any, is not known here: it has no privacy losses that could be"
+                    f" certified. Attack it instead: {audit_command(path, kind)}"
+                )
+        return super().load(path)
 
     @property
     def audience(self) -> Audience:

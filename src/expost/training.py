@@ -41,6 +41,7 @@ from expost.mechanisms.base import (
 from expost.mechanisms.encoded import EncodingBudget, draw_histograms, left_of, with_histograms
 from expost.mechanisms.publishing import PublishingBudget, regularization_for_publishing
 from expost.notices import listed, warn
+from expost.numbers import count, number
 from expost.preparing import Facts, objective_over, rescaled
 from expost.release import Release
 from expost.rows import Rows, TableRows
@@ -242,13 +243,15 @@ class LinearTraining(ABC):
         if past:
             low, high = (label_scale or LabelScale()).ends
             clipped.append(
-                f"{past} labels are outside of label_range=({low:g}, {high:g}) and were clipped."
+                f"{count(past)} labels are outside of label_range=({low:g}, {high:g}) and were"
+                " clipped."
             )
         if longer:
             clipped.append(
-                f"{longer} of {rows.count} rows are longer than data_norm={ball.data_norm:g} and"
-                " were clipped to it. That is intended: they keep their direction, which is what a"
-                " linear model uses, and predictions clip rows in the same way."
+                f"{count(longer)} of {count(rows.count)} rows are longer than the norm limit"
+                f" {number(ball.data_norm)} (data_norm) and were clipped to it. That is intended:"
+                " they keep their direction, which is what a linear model uses, and predictions"
+                " clip rows in the same way."
             )
         size = rows.count, loss.outputs * rows.columns
         histograms = None if encoding is None else encoding.histograms
@@ -423,8 +426,11 @@ class LinearTraining(ABC):
 
     def _kind(self, loss: Loss) -> type[Mechanism]:
         """Return the class of the requested mechanism, or the default of the loss."""
-        name = default_mechanism(loss) if self.mechanism == "auto" else self.mechanism
-        return MECHANISMS.find(name)
+        if self.mechanism == "auto":
+            return MECHANISMS.find(default_mechanism(loss))
+        if self.mechanism not in MECHANISMS:
+            _checks.one_of("mechanism", self.mechanism, ("auto", *MECHANISMS))
+        return MECHANISMS.find(self.mechanism)
 
     def histogram_release(self) -> ReleaseHistograms | None:
         """Return how histograms for a private encoding are released; None: they are not.
@@ -494,7 +500,7 @@ class LinearTraining(ABC):
         """
         kind = self._kind(loss)
         epsilon = self.epsilon if epsilon is None else epsilon
-        noise = self.noise
+        noise = _checks.one_of("noise", self.noise, ("auto", *kind.noises))
         if noise == "auto":
             noise = default_noise(kind, dimension, self.delta)
         delta = self._delta(kind, noise, rows)

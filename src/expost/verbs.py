@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
@@ -340,7 +340,8 @@ def choose_epsilon(
         one; its ``epsilon`` is not used. Steps of the pipeline that are not fitted yet are fitted
         to the rows, and steps that were fitted are named in ``notices``.
     drop, missing : Sequence[str]
-        Of a table: columns to leave out, and strings that mark missing cells ("" and "?").
+        Of a table: columns to leave out, and strings that mark missing cells (default:
+        :data:`expost.data.MISSING`).
     workers : int, optional
         Threads; no result depends on it.
 
@@ -427,10 +428,15 @@ def _signature() -> inspect.Signature:
     """Return the signature of `choose_epsilon` with the options that it hands on."""
     own = inspect.signature(choose_epsilon).parameters
     inner = inspect.signature(choose.choose_epsilon).parameters
+    # Without the options of the command line.
+    kinds = get_type_hints(EpsilonRequest)
     handed = [inner[name] for name in inner if name not in own]
     table = [
         inspect.Parameter(
-            item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default, annotation=item.type
+            item.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=item.default,
+            annotation=kinds[item.name],
         )
         for item in fields(EpsilonRequest)
         if item.name in ("drop", "missing")

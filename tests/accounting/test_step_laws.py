@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from expost.accounting.laws import NormLaplaceStep, RandomizedResponse, SampledGaussian
+from expost.accounting.laws import (
+    NormLaplaceStep,
+    RandomizedResponse,
+    SampledGaussian,
+    SampledRows,
+)
 from expost.accounting.rdp import gathered
 from expost.noise import NormLaplaceLaw
 
@@ -19,6 +24,9 @@ LAWS = [
     SampledGaussian(mu=2.0),
     SampledGaussian(mu=0.7, rate=0.2, replace=True),
     SampledGaussian(mu=30.0, rate=1e-4, replace=True),
+    SampledRows(mu=0.8, rate=0.05, rows=8),
+    SampledRows(mu=1e-6, rate=1e-6, rows=3),
+    SampledRows(mu=12.0, rate=0.3, rows=3),
     NormLaplaceStep(separation=1.0, dimension=1),
     NormLaplaceStep(separation=500.0, dimension=1),
     NormLaplaceStep(separation=1e-8, dimension=2),
@@ -47,7 +55,7 @@ def test_the_masses_of_both_worlds_add_up(law):
     assert np.max(np.abs(losses)) <= law.largest
 
 
-@pytest.mark.parametrize("law", LAWS[:11], ids=repr)
+@pytest.mark.parametrize("law", LAWS[:14], ids=repr)
 def test_nodes_that_keep_to_the_grid_have_the_same_masses(law):
     """Between any two lines of the grid there is as much as between them without alignment."""
     losses, log_masses = gathered(law, False)
@@ -156,3 +164,49 @@ def test_what_the_nodes_leave_out_is_bounded(mu, rate, order, replace):
         beyond = mp.quad(height, [mu + 45, mu + 60, mu + 100, mu + 200, mu + 600])
         assert mp.log(beyond) <= law.log_remainder(order, False) * (1 - 1e-12) + 1e-9
         assert law.log_remainder(order, False) < mp.log(beyond) + 20 + order * (2 * rate + 0.02)
+
+
+@pytest.mark.parametrize(("mu", "rate"), [(0.8, 0.05), (3.0, 0.4), (9.0, 0.01)])
+def test_one_row_of_several_is_a_sampled_row(mu, rate):
+    several = gathered(SampledRows(mu=mu, rate=rate, rows=1), False)
+    single = gathered(SampledGaussian(mu=mu, rate=rate), False)
+    for order in (-1.0, 0.5, 2.0):
+        moments = [np.exp(log_mass + order * loss).sum() for loss, log_mass in (several, single)]
+        assert moments[0] == pytest.approx(moments[1], rel=1e-10)
+
+
+def hockey_stick(p, q, epsilon):
+    """The larger of both directions, of masses on one grid."""
+    factor = math.exp(epsilon)
+    return max(np.maximum(p - factor * q, 0).sum(), np.maximum(q - factor * p, 0).sum())
+
+
+def test_rows_of_a_person_in_other_directions_reveal_less():
+    """Three rows whose gradients point anywhere, in the plane, against all of one direction."""
+    rate, rows, mu = 0.3, 3, 1.2
+    side = np.linspace(-9, 9 + rows * mu, 500)
+    x, y = np.meshgrid(side, side, indexing="ij")
+    area = (side[1] - side[0]) ** 2
+
+    def masses(moves):
+        total = np.zeros_like(x)
+        for chosen in range(2**rows):
+            inside = [row for row in range(rows) if chosen >> row & 1]
+            at = sum((moves[row] for row in inside), np.zeros(2))
+            weight = rate ** len(inside) * (1 - rate) ** (rows - len(inside))
+            total += weight * np.exp(-0.5 * ((x - at[0]) ** 2 + (y - at[1]) ** 2))
+        return total * area / (2 * math.pi)
+
+    none = np.exp(-0.5 * (x**2 + y**2)) * area / (2 * math.pi)
+    straight = masses([np.array([mu, 0.0])] * rows)
+    rng = np.random.default_rng(2)
+    for _ in range(12):
+        angles, lengths = rng.uniform(0, 2 * math.pi, rows), mu * rng.uniform(0.3, 1, rows)
+        lengths[: rng.integers(rows + 1)] = mu
+        moves = [
+            a * np.array([math.cos(t), math.sin(t)]) for a, t in zip(lengths, angles, strict=True)
+        ]
+        other = masses(moves)
+        for epsilon in (0.0, 0.3, 1.0, 2.5):
+            most = hockey_stick(straight, none, epsilon)
+            assert hockey_stick(other, none, epsilon) <= most * (1 + 1e-6) + 1e-9

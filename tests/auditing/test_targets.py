@@ -109,6 +109,13 @@ def test_a_class_that_the_model_has_not_seen_has_probability_zero():
     np.testing.assert_allclose(computed.confidence[known], expected, rtol=1e-5, atol=1e-5)
 
 
+def test_a_class_is_named_as_it_is_imported():
+    X, y = table()
+    model = DecisionTreeClassifier(max_depth=3).fit(X, y)
+    described = target_of(model, y).description
+    assert described == "sklearn.tree.DecisionTreeClassifier(max_depth=3)"
+
+
 def test_labels_that_were_not_named_are_refused():
     X, y = table()
     target = target_of(LogisticRegression().fit(X, y), y)

@@ -12,7 +12,8 @@ WIDTHS = "[document.documentElement.scrollWidth, innerWidth]"
 # Boxes of text have room above and below the letters: a third of it may lie in another's.
 LABELS = """() => [...document.querySelectorAll('figure svg[role=img]')].flatMap(svg => {
     const frame = svg.closest('figure').getBoundingClientRect();
-    const labels = [...svg.querySelectorAll('text')].filter(one => one.textContent.trim())
+    const labels = [...svg.querySelectorAll('text')].filter(one => one.textContent.trim()
+            && getComputedStyle(one).display !== 'none')
         .map(one => ({text: one.textContent.trim(), box: one.getBoundingClientRect()}));
     const cut = labels.filter(({box}) => box.left < frame.left || box.right > frame.right
         || box.top < frame.top || box.bottom > frame.bottom).map(one => ['cut', one.text]);

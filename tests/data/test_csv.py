@@ -9,6 +9,7 @@ import io
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -75,6 +76,8 @@ def rows_of(source: object, **options: object) -> list[list[object]]:
         (b"a,b,A\n1,2,3\n", "columns 1 and 3 have the same name"),
         (b"a,,b\n1,2,3\n", "column 2 has no name"),
         (b"a, ,b\n1,2,3\n", "column 2 has no name"),
+        (b",,b\n1,2,3\n", "column 2 has no name"),
+        (b'""\n1\n', "column 1 has no name"),
         (b"a,b\x07\n1,2\n", "control character"),
         (b"a,b;c\n1,2;3\n", "the delimiter may be any of"),
         (b"a,b\n" + b"x" * (_csv.LONGEST_RECORD + 5) + b",1\n", "line 2: is longer than"),
@@ -89,6 +92,20 @@ def test_a_broken_file_is_one_clear_error(tmp_path, content, message):
     assert "canary" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("header", [b",a,b", b'"",a,b', b" ,a,b"])
+def test_row_names_of_pandas_and_r_are_left_out(tmp_path, header):
+    """A first column without a name; the other columns keep their cells, in every pass."""
+    table = open_table(written(tmp_path, header + b"\nr1,1,x\nr2,2.5,y\n"))
+    assert table.names == ("a", "b")
+    assert [column.kind for column in table.columns] == ["numeric", "text"]
+    assert "has no name and was left out" in " ".join(table.notices)
+    assert table.levels(["b"], at_most=5) == {"b": ("x", "y")}
+    (block,) = [batch.to_pydict() for batch in table.map(lambda batch: batch, ["b", "a"])]
+    assert [*block.values()] == [["x", "y"], [1.0, 2.5]]
+    kept = table.kept(np.array([1]), "one row was left out.")
+    assert (kept.rows, len(kept.notices)) == (1, 2)
 
 
 def test_a_file_that_is_not_there(tmp_path):

@@ -445,6 +445,8 @@ def test_too_many_levels_because_of_a_token(tmp_path):
         ({"dropped": ["nobody"]}, "column 'nobody': is not in"),
         ({"dropped": [1]}, "list of column names"),
         ({"data_norm": 0}, "must be > 0"),
+        ({"columns": {"age": {"mean": 1, "scale": 1, "unit": 7}}}, "unit: must be a string"),
+        ({"columns": {"age": {"mean": 1, "scale": 1, "unit": " "}}}, "unit: must be a string"),
         ({"data_norm": math.inf}, "must be a number"),
         ({"target": {"classes": ["no"]}}, "must have at least two"),
         ({"target": {"column": "age"}}, "given encoding is for 'age'"),
@@ -456,6 +458,18 @@ def test_too_many_levels_because_of_a_token(tmp_path):
 def test_bad_given_encodings(given, message):
     with pytest.raises(InvalidInput, match=message):
         read(PEOPLE, given=given)
+
+
+@pytest.mark.parametrize("known", [{"mean": 40, "scale": 15}, {"range": [0, 100]}])
+def test_a_unit_is_kept_and_changes_no_number(known):
+    given = {"columns": {"age": {**known, "unit": " years "}}}
+    encoding = read(PEOPLE, given=given)
+    (entry, *_) = [entry for entry in encoding.entries if entry.name == "age"]
+    assert entry.unit == "years"
+    assert Encoding.from_json(encoding.to_json()) == encoding
+    plain = read(PEOPLE, given={"columns": {"age": known}})
+    table = open_table(PEOPLE)
+    assert np.array_equal(encoding.encode_table(table).X, plain.encode_table(table).X)
 
 
 def test_a_scale_that_overflows():

@@ -184,8 +184,11 @@ def test_the_time_to_open_a_wide_table_is_linear_in_its_columns(tmp_path):
 
 def test_an_interrupt_stops_the_opening_of_a_table(tmp_path):
     path = written(tmp_path, 20_000, 60)
+    # A shell starts background jobs with SIGINT ignored, which processes inherit.
     code = f"""
+import signal
 from expost.data import open_table
+signal.signal(signal.SIGINT, signal.default_int_handler)
 print("ready", flush=True)
 while True:
     open_table({str(path)!r})

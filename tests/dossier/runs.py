@@ -1,6 +1,5 @@
 """Real results of one small model, made by the commands, for tests of dossiers."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -39,11 +38,3 @@ def ledger_of(made: Path) -> Path:
 def everything(made: Path) -> list[Path]:
     """All results of the model before the erasure."""
     return [made / "profile", made / "published", made / "audit", ledger_of(made)]
-
-
-def edited_audit(made: Path, to: Path, **changes) -> Path:
-    """The figures of the audit with other values; without the list of files that tells of it."""
-    to.mkdir(parents=True)
-    value = json.loads((made / "audit" / "figures.CURATOR-ONLY.json").read_text())
-    (to / "figures.CURATOR-ONLY.json").write_text(json.dumps(value | changes))
-    return to

@@ -1,9 +1,11 @@
 """Every item of a dossier: its source, its status, and the result behind each figure."""
 
 import json
+import math
 import re
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -15,15 +17,18 @@ from expost.dossier.dossier import DISCLAIMER
 from expost.errors import InvalidInput
 from expost.jobs.profile import run as run_profile
 from expost.jobs.requests import DEPLOYMENTS, ProfileRequest
-from expost.numbers import percent
+from expost.numbers import percent, upper_text
 from expost.profiles.identifiability import identifiability
+from expost.publishing.report import PublishedReport
+from expost.release import Release
 from expost.report import document_of, render_html, render_json, render_markdown
 from expost.report.document import Page
 from expost.types import Audience
+from gates import edited_audit
 from report.cells import check_document
 from report.conftest import HOSTILE
 
-from .runs import edited_audit, everything, ledger_of, make_results
+from .runs import everything, ledger_of, make_results
 
 # What an audit answers, and what a guarantee does.
 BY_ATTACKS = {"nist-correctness", "iso-testing", "aisvs-simulation", "ico-intruder"}
@@ -162,6 +167,27 @@ def test_groups_are_tested_if_they_were_compared(made, tmp_path):
     assert "nist-bias" in keys(compared("class"), Status.NOT_DONE)
 
 
+def test_an_audit_of_rows_that_differ_tests_nothing(made, tmp_path):
+    """The shift test found a difference: that is curator-only, and so is the reason."""
+    shift = {"detected": True}
+    results = {
+        chosen: edited_audit(made, tmp_path / chosen, shift=shift, members_chosen_by=chosen)
+        for chosen in ("unknown", "coins", "propensity")
+    }
+    for chosen, folder in results.items():
+        dossier = make_dossier([made / "profile", folder], context="public-model")
+        # Members that were chosen with given probabilities differ for a known reason.
+        known = chosen == "propensity"
+        assert keys(dossier, Status.TESTED) == (BY_ATTACKS if known else set())
+        assert dossier.audience is (Audience.PUBLIC if known else Audience.NEEDS_REVIEW)
+        assert ("differ without" in answer(dossier, "iso-testing").text) is not known
+    clean = make_dossier(everything(made), context="public-model")
+    shown = {each.label: each.value for each in answer(clean, "iso-testing").figures}
+    assert shown["References"] == "4"
+    assert shown["Members were chosen"] == "unknown"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", shown["Date of the audit"])
+
+
 @pytest.mark.parametrize("encoded", [True, False])
 def test_constants_that_were_read_from_the_data_leave_nothing_proved(made, tmp_path, encoded):
     request = ProfileRequest(
@@ -245,23 +271,59 @@ def test_figures_are_those_of_the_results(made):
     )
     stated = identifiability(made / "profile" / "model.json", baseline=0.02)
     key = stated.routes[0].key
-    extraction, posterior, certainty = answer(dossier, "edpb-likelihood").figures
+    extraction, *rows, posterior, certainty = answer(dossier, "edpb-likelihood").figures
     assert posterior.value == f"at most {stated.figure('posterior').shown[key]}"
     table = pq.read_table(made / "profile" / "profile.CURATOR-ONLY.parquet")
     largest = np.max([np.abs(table[name].to_numpy()) for name in ("loss_low", "loss_high")])
     assert certainty.value == f"at most {percent(1 / (1 + np.exp(-largest)), 'up')}"
     assert certainty.audience is Audience.CURATOR_ONLY
-    (bound,) = answer(dossier, "edpb-reconstruction").figures
-    assert bound == extraction
-    assert "1 in 50 without" in bound.label
-    within = re.fullmatch(r"at most 1 in ([\d.]+)", bound.value)
+    bound, *others = answer(dossier, "edpb-reconstruction").figures
+    assert (bound, others) == (extraction, rows)
+    assert ", 2 % without" in bound.label
+    within = re.fullmatch(r"at most ([\d.]+) %", bound.value)
     reconstruction = next(e for e in stated.attacks if e.risk.name == "reconstruction")
-    assert 0.99 < reconstruction.by[key] * float(within[1]) <= 1
+    assert 0.98 < 100 * reconstruction.by[key] / float(within[1]) <= 1
+    # Of the rows: the posterior of this model, and the bound over releases where there is a law.
+    prior = math.log(0.02 / 0.98) + np.max(table["loss_high"].to_numpy())
+    assert rows[0].value == f"at most {percent(1 / (1 + np.exp(-prior)), 'up')}"
+    assert {each.audience for each in rows} == {Audience.CURATOR_ONLY}
+    law = Release.load(made / "profile" / "model.json").mechanism.closed_form is not None
+    assert len(rows) == 1 + law
     audit = json.loads((made / "audit" / "figures.CURATOR-ONLY.json").read_text())
     auc = max(audit["attacks"].values(), key=lambda each: each["auc"]["high"])["auc"]
     shown = [figure.value for figure in answer(dossier, "iso-testing").figures]
     assert any(value.startswith(f"{auc['value']:.3f} (") for value in shown)
     assert "120" in shown
+
+
+def test_a_baseline_for_each_risk_and_what_it_assumes(made):
+    dossier = make_dossier([made / "profile"], context="api", baseline={"attribute_inference": 0.5})
+    assert dossier.baselines == {
+        "reidentification": 0.001,
+        "attribute_inference": 0.5,
+        "reconstruction": 0.001,
+    }
+    given, assumed = (answer(dossier, key) for key in ("edpb-attribute", "edpb-reconstruction"))
+    assert ", 50 % without" in given.figures[0].label
+    (text,) = given.assumptions
+    assert "all other attributes" in text
+    assert "default" not in text
+    assert "default and not from the data" in assumed.assumptions[0]
+    markdown = render_markdown(document_of(dossier)).replace("\\", "")
+    assert text in markdown
+    assert "it::" not in markdown
+
+
+def test_the_headline_states_the_guarantee_with_the_report(made):
+    """A data-dependent report costs more than the model: the headline has the sum."""
+    report = Path(__file__).parent.parent / "sealed" / "report-dependent.json"
+    dossier = make_dossier([report], context="api")
+    epsilon, _delta = answer(dossier, "nist-epsilon").figures
+    own = PublishedReport.load(report).release.mechanism
+    assert float(epsilon.value) > own.epsilon
+    assert f"epsilon = {epsilon.value}, delta = " in dossier.model
+    assert f"ε = {epsilon.value}" in document_of(dossier).subtitle[0]
+    assert f"epsilon = {upper_text(own.epsilon)}," not in dossier.model
 
 
 def test_no_figure_without_a_result_behind_it(made):

@@ -242,8 +242,8 @@ def _(patch):
 def _(patch):
     plain = Transcript.add_known
 
-    def add(self, rows, inner, square, scale, error=0.0):
-        plain(self, rows, inner - 0.5 * square, square, scale, error)
+    def add(self, rows, inner, square, scale, error=0.0, **options):
+        plain(self, rows, inner - 0.5 * square, square, scale, error, **options)
 
     patch.setattr(Transcript, "add_known", add)
 

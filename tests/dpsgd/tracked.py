@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from opacus import PrivacyEngine
+from opacus.grad_sample import GradSampleModuleFastGradientClipping
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 from scipy.special import logsumexp
 from torch import nn
@@ -56,6 +57,9 @@ class Run:
     given: tuple | None = None  # (X, y) instead of random rows
     weight: float = 1.0  # of the loss
     rate: float = 0.7
+    mode: str = "hooks"  # of Opacus: also "ghost", or "fast" for fast gradient clipping
+    wrap: bool = True
+    optimizing: object = torch.optim.SGD
     private: dict = field(default_factory=dict)
     tracking: dict | None = field(default_factory=dict)
 
@@ -64,31 +68,44 @@ class Run:
         X, y = 2 * rng.normal(size=(self.rows, 5)), rng.integers(3, size=self.rows)
         if self.given is not None:
             X, y = self.given
-        X, y = torch.as_tensor(X).to(self.dtype), torch.as_tensor(y)
+        X, y = torch.as_tensor(X), torch.as_tensor(y)
+        X = X.to(self.dtype) if X.is_floating_point() else X
         self.data = TensorDataset(X, y, torch.arange(self.rows))
         torch.manual_seed(self.seed)
         module = self.make().to(self.dtype)
         self.plain = copy.deepcopy(module)
         self.engine = quiet(PrivacyEngine, accountant="rdp")
-        self.model, self.optimizer, self.loader = self.engine.make_private(
+        trained = [p for p in module.parameters() if p.requires_grad]
+        options = {
+            "noise_multiplier": SIGMA,
+            "max_grad_norm": CLIP,
+            "poisson_sampling": self.poisson,
+            "noise_generator": torch.Generator().manual_seed(1) if self.separate else None,
+            "grad_sample_mode": "hooks" if self.mode == "hooks" else "ghost",
+            "wrap_model": self.wrap,
+            "criterion": nn.CrossEntropyLoss(),
+            **self.private,
+        }
+        bare = module
+        if self.mode == "fast":
+            module = GradSampleModuleFastGradientClipping(
+                module, max_grad_norm=options["max_grad_norm"], use_ghost_clipping=False
+            )
+        self.criterion = nn.CrossEntropyLoss()
+        self.hooks, self.optimizer, *between, self.loader = self.engine.make_private(
             module=module,
-            optimizer=torch.optim.SGD(module.parameters(), lr=self.rate),
+            optimizer=self.optimizing(trained, lr=self.rate),
             data_loader=DataLoader(
                 self.data,
                 batch_size=self.batch_size,
                 num_workers=self.workers,
                 shuffle=not self.poisson,
             ),
-            **{
-                "noise_multiplier": SIGMA,
-                "max_grad_norm": CLIP,
-                "poisson_sampling": self.poisson,
-                "noise_generator": torch.Generator().manual_seed(1) if self.separate else None,
-                **self.private,
-            },
+            **options,
         )
+        self.private_criterion = between[0] if between else self.criterion
+        self.model = self.hooks if self.wrap else bare
         self.optimizer.secure_mode = self.secure
-        self.criterion = nn.CrossEntropyLoss()
         self.noted: list[Noted] = []
         self.current: list[int] = []
         account = self.optimizer.step_hook
@@ -97,13 +114,19 @@ class Run:
         if self.tracking is not None:
             if self.tracking.get("adversary") == "hidden-batches":
                 self.tracking = {"loss": self.loss, **self.tracking}
-            self.tracker = track(self.optimizer, self.loader, **self.tracking)
+            if self.mode != "hooks":
+                self.tracking = {"model": self.hooks, **self.tracking}
+            self.tracker = track(
+                self.optimizer, self.loader, **{"row_count": "public", **self.tracking}
+            )
 
     def loss(self, batch):
-        return self.weight * self.criterion(self.model(batch[0]), batch[1])
+        return self.weight * self.private_criterion(self.model(batch[0]), batch[1])
 
     def note(self):
         optimizer = self.optimizer
+        mean = optimizer.loss_reduction == "mean"
+        divisor = optimizer.expected_batch_size * optimizer.accumulated_iterations if mean else 1
         self.noted.append(
             Noted(
                 theta=self.theta,
@@ -111,8 +134,7 @@ class Run:
                 published=np.concatenate(
                     [p.grad.double().numpy().ravel() for p in optimizer.params]
                 )
-                * optimizer.expected_batch_size
-                * optimizer.accumulated_iterations,
+                * divisor,
                 scale=optimizer.noise_multiplier * optimizer.max_grad_norm,
                 clip=optimizer.max_grad_norm,
             )
@@ -149,9 +171,10 @@ class Run:
 
     def gradients(self, noted):
         """(n, d) each row's clipped gradient by plain autograd, one row at a time."""
+        trained = [p for p in self.plain.parameters() if p.requires_grad]
         with torch.no_grad():
             start = 0
-            for p in self.plain.parameters():
+            for p in trained:
                 part = noted.theta[start : start + p.numel()]
                 p.copy_(torch.tensor(part).view_as(p))
                 start += p.numel()
@@ -159,10 +182,7 @@ class Run:
         bounds = self.private.get("max_grad_norm")
         for x, y, _ in self.data:
             value = self.weight * self.criterion(self.plain(x[None]), y[None])
-            parts = [
-                part.double().numpy().ravel()
-                for part in torch.autograd.grad(value, list(self.plain.parameters()))
-            ]
+            parts = [part.double().numpy().ravel() for part in torch.autograd.grad(value, trained)]
             if isinstance(bounds, list):
                 parts = [shortened(g, bound) for g, bound in zip(parts, bounds, strict=True)]
                 computed.append(np.concatenate(parts))

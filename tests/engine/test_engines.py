@@ -4,6 +4,9 @@ import concurrent.futures
 import os
 import re
 import socket
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 from pathlib import Path
@@ -162,6 +165,82 @@ def test_an_interrupt_of_who_waits_leaves_no_thread():
         ask()
     assert own_threads() == []
     assert len(started) < 20
+
+
+def test_a_signal_at_any_moment_leaves_no_thread_waiting():
+    """2,000 interruptions: the main thread must hold nothing that a thread needs to go on.
+
+    A ThreadPoolExecutor in place of our threads waits for ever in this test.
+    """
+    program = """
+        import random, signal
+        from expost.engine import engine_of
+
+        def interrupt(number, frame):
+            raise KeyboardInterrupt
+
+        signal.signal(signal.SIGALRM, interrupt)
+        moments, interrupted = random.Random(0), 0
+        for _ in range(2_000):
+            try:
+                with engine_of("local:2") as engine:
+                    signal.setitimer(signal.ITIMER_REAL, moments.uniform(1e-5, 2e-3))
+                    try:
+                        for _ in engine.map(abs, range(10_000)):
+                            pass
+                    finally:
+                        signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                interrupted += 1
+        print(interrupted)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 1_000
+
+
+def test_a_closed_engine_cancels_what_had_not_begun():
+    engine = LocalEngine(1)
+    results = engine.map(identity, range(10))
+    assert next(results) == 0
+    engine.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        # The item that was being processed may still arrive.
+        list(results)
+    assert own_threads() == []
+
+
+def test_an_engine_that_nobody_closes_ends_with_its_last_reference():
+    engine = LocalEngine(2)
+    assert list(engine.map(identity, range(3))) == [0, 1, 2]
+    threads = own_threads()
+    assert len(threads) == 2
+    del engine
+    for thread in threads:
+        thread.join(timeout=10)
+    assert own_threads() == []
+
+
+def test_threads_that_the_system_refuses_are_an_error_and_leave_none(monkeypatch):
+    start, allowed = threading.Thread.start, iter((True, False))
+
+    def refused(thread):
+        if not next(allowed):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with pytest.raises(RuntimeError, match="start new thread"):
+        LocalEngine(2)
+    monkeypatch.undo()
+    for thread in own_threads():
+        thread.join(timeout=10)
+    assert own_threads() == []
 
 
 # A cluster

@@ -13,12 +13,12 @@ from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Tangent
 from expost.mechanisms.bounds import (
     ObjectiveBound,
-    OutputBound,
     largest_cosine,
     least_norm,
     normal_quantile,
     upper_norms,
 )
+from expost.mechanisms.output_bound import OutputBound
 from expost.mechanisms.publishing import (
     PublishingBudget,
     TangentMechanism,

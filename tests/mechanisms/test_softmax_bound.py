@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import stats
@@ -54,6 +55,25 @@ def test_the_volume_is_a_determinant():
         true = np.linalg.slogdet(np.eye(CLASSES) + a * (np.diag(p) - np.outer(p, p)))[1]
         assert limit == pytest.approx(true, rel=1e-9, abs=1e-12)
         assert limit >= true - 1e-15
+
+
+@pytest.mark.parametrize("classes", [2, 3, 40])
+def test_the_volume_keeps_its_digits(classes):
+    """To 1e-10 of itself in fifty digits, also where one class is nearly certain or a is tiny."""
+    rng = np.random.default_rng(1)
+    z = rng.normal(size=(60, classes)) * np.geomspace(0.1, 40, 60)[:, None]
+    derivatives = SoftmaxDerivatives.of(z, rng.integers(classes, size=60))
+    share = 10 ** rng.uniform(-8, 6, size=60)
+    with mpmath.workdps(50):
+        for p, a, limit in zip(
+            derivatives.p, share, softmax_volume(derivatives, share), strict=True
+        ):
+            exact = [mpmath.mpf(float(each)) for each in p]
+            exact = [each / mpmath.fsum(exact) for each in exact]
+            scaled = [1 + mpmath.mpf(float(a)) * each for each in exact]
+            inverse = mpmath.fsum(each / rise for each, rise in zip(exact, scaled, strict=True))
+            true = mpmath.log(mpmath.fprod(scaled) * inverse)
+            assert true <= limit <= true * (1 + mpmath.mpf("1e-10"))
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])

@@ -26,7 +26,7 @@ from expost._numerics import ROUNDOFF
 from expost.errors import InvalidInput, WrongRows
 from expost.mechanisms import MinimiserPerturbation, RowLosses
 from expost.mechanisms.base import IMPLAUSIBLE
-from expost.mechanisms.bounds import OutputBound
+from expost.mechanisms.output_bound import OutputBound
 from expost.mechanisms.perturbation import share_of
 from expost.noise import NormLaplace
 from expost.risk import EpsilonDelta
@@ -144,7 +144,7 @@ class CoordinatePerturbation(MinimiserPerturbation):
     def worst_case_of(self, rows):
         return share_of(self.epsilon, rows, self.rows_per_person), 0.0
 
-    def bound(self, theta, failure, tangent=None, released=None):
+    def bound(self, theta, failure, tangent=None, released=None, labels=1):
         return CoordinateBound(mechanism=self, theta=theta, failure=failure)
 
 
@@ -169,3 +169,6 @@ class CoordinateBound:
         return np.minimum(
             np.where(np.isnan(most), np.inf, most * (1 + 1e-12)), mechanism.worst_case
         )
+
+    def formula(self):
+        """A page has no script for it: people use ``expost lookup``."""

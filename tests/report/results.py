@@ -11,6 +11,7 @@ import numpy as np
 import expost
 from expost.auditing.roc import roc
 from expost.auditing.sweep import AuditSweep
+from expost.conformance import Claims, Conformance, Finding, Verdict
 from expost.dossier import make_dossier
 from expost.errors import SeededReleaseWarning
 from expost.jobs.requests import ProfileRequest
@@ -188,6 +189,29 @@ def dossier():
     return replace(made, model=HOSTILE, kinds=(HOSTILE, *made.kinds))
 
 
+def conformance():
+    """Of a trainer that violates a claim; its name comes from outside."""
+    right = Finding(
+        check="clipping", verdict=Verdict.CONFORMS, evidence="As claimed.", figures={"length": 1.0}
+    )
+    wrong = Finding(
+        check="noise scale",
+        verdict=Verdict.VIOLATES,
+        evidence=f"{HOSTILE} is claimed.",
+        figures={"noise_multiplier_low": 0.48, "noise_multiplier_high": 0.52},
+        weakens=True,
+        meaning="Less noise.",
+        remedy="Add noise.",
+    )
+    return Conformance(
+        claims=Claims(clip=1.0, noise_multiplier=1.0),
+        findings=(right, wrong),
+        false_alarm=1e-3,
+        steps=60,
+        name=HOSTILE,
+    )
+
+
 def transcript(*, epochs=4, rate=1.0):
     rng = np.random.default_rng(5)
     mechanism = SGDMechanism(rows=40, noise_multiplier=2.0, clip=1.0, sampling_rate=rate)
@@ -218,6 +242,7 @@ _MAKERS = {
     "certificate of a coupling": lambda: erasure().certificate,
     "comparison": comparison,
     "composition": lambda: compare_compositions([GaussianNoise(mu=0.1)] * 20, delta=1e-5),
+    "conformance": conformance,
     "coverage": coverage,
     "disparity": lambda: audited().disparity[0],
     "dossier": dossier,

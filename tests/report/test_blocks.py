@@ -22,6 +22,7 @@ from expost.report.document import (
     Section,
     Table,
     Text,
+    Verdict,
     Widget,
 )
 from expost.report.figure import Figure
@@ -113,6 +114,22 @@ def test_pages_and_markdown_hold_every_text(document):
         assert f"{alert.title} {alert.text}" in page
     assert document.verdict.text in page
     assert document.steps[0].text in page
+
+
+def test_a_command_in_a_sentence_is_code_in_every_format():
+    sentence = "`expost epsilon --max-posterior` recommends one, `<b>` and `not this`."
+    document = replace(
+        every_block(),
+        verdict=Verdict(text="Too much.", more=sentence),
+        sections=(Section(id="s", title="S", blocks=(Text(text=sentence),), brief=True),),
+    )
+    html, text = render_html(document), render_text(document)
+    assert html.count("<code>expost epsilon --max-posterior</code>") == 2
+    assert "`&lt;b&gt;` and `not this`" in html
+    assert render_markdown(document).count("`expost epsilon --max-posterior` recommends") == 2
+    assert r"\`not this\`" in render_markdown(document)
+    assert text.count("\nexpost epsilon --max-posterior recommends") == 2
+    assert "`not this`" in text
 
 
 def test_terminal_text_and_fragments_hold_the_brief_sections():

@@ -1,18 +1,26 @@
 """Figures by matplotlib: the same series and ticks as on the page, with the audience."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure as Canvas
+from PIL import Image
 
+import expost
+from expost.auditing.attacks import ATTACKS
 from expost.errors import InvalidInput
 from expost.report import drawing
 from expost.report.drawing import draw, plot
 from expost.report.svg import ticks
 from expost.types import Audience
 
+from .audits import audited
+from .conftest import fitted
+from .epsilon_choices import chosen
 from .examples import epsilon_figure, every_block, group_figure
 
 
@@ -51,6 +59,12 @@ def test_axes_of_the_caller_are_used_and_the_strictest_audience_stays():
         draw(epsilon_figure(), Audience.PUBLIC, ax=ax)
 
 
+def test_the_repr_of_a_drawing_has_no_figures_of_rows():
+    """A notebook keeps it next to the picture."""
+    figure = every_block().figures["profile"]
+    assert repr(draw(figure, Audience.CURATOR_ONLY)) == "Drawing('profile', curator-only)"
+
+
 def test_plot_chooses_a_figure_by_its_key(monkeypatch):
     monkeypatch.setattr(drawing, "document_of", lambda result, **options: every_block())
     assert plot(object()).figure.key == "profile"
@@ -69,3 +83,33 @@ def test_names_are_not_read_as_mathematics():
 def test_matplotlib_is_imported_when_something_is_drawn():
     code = "import sys, expost.report.drawing; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+# Of each picture of the documentation: a small result with the same figure.
+PICTURES = {
+    "audit-roc": (audited, "roc"),
+    "frontier": (lambda: chosen("objective"), "frontier"),
+    "profile": (lambda: fitted()[-1], None),
+    "risk": (lambda: expost.identifiability(epsilon=1.0, delta=1e-5), "epsilon"),
+    "transition": (lambda: chosen("enough"), "transition"),
+}
+
+
+def wording(figure_texts):
+    """What is written in a figure, without its numbers and the names of attacks."""
+    attacks = "|".join([*ATTACKS, r"my_own \$signal\$"])
+    texts = (re.sub(rf"^({attacks})(?= \()", "attack", text) for text in figure_texts)
+    return {re.sub(r"[\d.,⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+", "#", text) for text in texts}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_documentation_shows_what_is_drawn_today(name):
+    """A picture with other words is stale: `make screenshots`."""
+    make, kind = PICTURES[name]
+    made = plot(make(), kind=kind)
+    with Image.open(IMAGES / f"{name}.png") as picture:
+        picture.load()
+        _, *texts = picture.text["Description"].split("\n")
+    assert texts[-1] == made.audience.meaning
+    assert wording(texts[:-1]) <= wording(made.figure.texts)

@@ -140,8 +140,9 @@ def test_adult_with_ids_stays_small():
     assert 1_000_000 < len(data_of(page).encode()) < len(page.encode()) < 2_500_000
 
 
-def test_the_script_is_one_closed_expression():
-    text = script()
+@pytest.mark.parametrize(("form", "most"), [(False, 30_000), (True, 50_000)])
+def test_the_script_is_one_closed_expression(form, most):
+    text = script(form=form)
     assert text.startswith("(() => {\n'use strict';")
     assert text.endswith("})();\n")
     for word in (
@@ -154,4 +155,4 @@ def test_the_script_is_one_closed_expression():
         "document.write",
     ):
         assert word not in text
-    assert len(text.encode()) < 30_000
+    assert len(text.encode()) < most

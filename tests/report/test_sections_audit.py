@@ -320,6 +320,17 @@ def test_the_verdict(kind, leakage, tone):
     assert (f"{audit.figures[audit.best].auc.value:.3f}" in verdict.text) == named
 
 
+def test_no_members_are_identified_below_the_rate_of_guessing():
+    audit = audited("one attack")
+    made = audit.figures["loss"]
+    for rate, identified in ((0.001, False), (0.05, True)):
+        tpr = dataclasses.replace(made.tpr_at_1_percent, value=rate)
+        figures = {"loss": dataclasses.replace(made, tpr_at_1_percent=tpr)}
+        text = document_of(dataclasses.replace(audit, figures=figures)).verdict.text
+        assert (("identifies" in text), ("FPR" in text)) == (identified, identified)
+        assert f"{made.auc.value:.3f}" in text
+
+
 def test_what_is_proved_is_leakage():
     audit = dataclasses.replace(audited("nothing"), bounds=(bound(0.0), bound(0.972)))
     assert Attacked(audit=audit).separation is Leakage.NONE

@@ -20,11 +20,12 @@ from expost.report import (
     render_markdown,
     render_text,
 )
-from expost.report.document import Context, Document, Origin, Setting, Table
+from expost.report.document import Context, Document, Heading, Origin, Setting, Table
+from expost.report.figure import Figure
 from expost.types import Audience
 from read_figures import read
 
-from .cells import column, section, table_of, tile
+from .cells import certainty_up, column, section, table_of, tile
 from .conftest import HOSTILE, fitted, noiseless, synthetic
 
 # 150 rows of 40 persons; the last owns 33.
@@ -56,12 +57,16 @@ def test_tiles_hold_the_figures_of_the_profile(profile):
 
 
 def test_the_table_of_rows_is_that_of_the_profile(profile):
-    table = table_of(document_of(profile), "most-exposed")
-    ranked = profile.ranking[:20]
+    document, ranked = document_of(profile), profile.ranking[:20]
     loss = profile.loss[ranked]
-    cells, values = column(table, "exposure (nats)")
+    table = table_of(document, "most-exposed")
+    cells, values = column(table, "attacker's certainty")
     assert values == np.abs(loss).tolist()
+    assert [float(read(cell)) for cell in cells] == pytest.approx(expit(values), abs=6e-4)
+    assert column(table, "expected over releases")[1] == profile.expected[ranked].tolist()
     assert column(table, "evidence of")[1] == ["presence" if x > 0 else "absence" for x in loss]
+    _, table = (b for b in section(document, "nats").blocks if isinstance(b, Table))
+    assert column(table, "exposure (nats)")[1] == np.abs(loss).tolist()
     shown, widths = column(table, "certified to ±")
     naive = np.maximum(profile.loss_high[ranked] - loss, loss - profile.loss_low[ranked])
     assert widths == naive.tolist()
@@ -71,14 +76,18 @@ def test_the_table_of_rows_is_that_of_the_profile(profile):
 
 
 def test_quantiles_are_rounded_up(profile):
-    table = table_of(document_of(profile), "exposure")
-    for title in ("exposure (nats), at most", "expected exposure (nats), at most"):
-        cells, values = column(table, title)
+    document = document_of(profile)
+    nats, table = table_of(document, "nats"), table_of(document, "exposure")
+    for nat, title in (
+        ("exposure (nats), at most", "attacker's certainty, at most"),
+        ("expected exposure (nats), at most", "expected certainty, at most"),
+    ):
+        cells, values = column(nats, nat)
         assert all(float(read(text)) >= value for text, value in zip(cells, values, strict=True))
-    cells, values = column(table, "attacker's certainty, at most")
-    assert values[-1] == np.max(profile.exposure)
-    for text, value in zip(cells, values, strict=True):
-        assert float(read(text)) >= expit(value) - 1e-15
+        cells, values = column(table, title)
+        for text, value in zip(cells, values, strict=True):
+            assert float(read(text)) >= expit(value) - 1e-15
+    assert column(nats, "exposure (nats), at most")[1][-1] == np.max(profile.exposure)
 
 
 def test_the_figure_is_the_certainty_by_rank(profile):
@@ -173,12 +182,48 @@ def test_groups_are_those_of_the_profile(laplace):
     grouping, explanation = profile.by(y, name="answer"), profile.explain(X)
     document = document_of(profile, groups=(grouping,), explanation=explanation)
     tables = [b for b in section(document, "groups").blocks if isinstance(b, Table)]
-    assert column(tables[0], "rows")[1] == [group.rows for group in explanation]
-    assert column(tables[1], "lift")[1] == [group.lift for group in grouping]
+    assert column(tables[0], "lift")[1] == [group.lift for group in grouping]
+    cells, values = column(tables[0], "certainty, largest")
+    assert values == [group.largest for group in grouping]
+    assert all(map(certainty_up, cells, values))
+    assert column(tables[1], "rows")[1] == [group.rows for group in explanation]
+    nats = [b for b in section(document, "nats").blocks if isinstance(b, Table)][2:]
+    assert column(nats[0], "mean exposure (nats)")[1] == [group.mean for group in grouping]
+    assert column(nats[1], "median (nats)")[1] == [group.median for group in explanation]
     drawn = document.figures["groups"].panels[0]
     ranked = sorted(grouping, key=lambda group: -group.lift)[:8]
-    assert list(drawn.lines[1].y) == [group.top_share for group in ranked]
-    assert drawn.x.categories == tuple(group.label for group in ranked)
+    assert list(drawn.lines[1].x) == [group.top_share for group in ranked]
+    names = [drawn.y.categories[int(place)] for place in drawn.lines[1].y]
+    assert names == [group.label for group in ranked]
+    assert list(drawn.lines[1].y) == sorted(drawn.lines[1].y, reverse=True)
+
+
+def test_the_open_part_shows_percentages_after_their_chart(laplace):
+    _, X, _, profile = laplace
+    columns = [profile.by(X[:, number] > 0, name=f"column {number}") for number in range(3)]
+    document = document_of(profile, groups=columns, explanation=profile.explain(X))
+    for part in document.sections:
+        if part.nav == "Details":
+            continue
+        kinds = [type(block) for block in part.blocks]
+        assert Figure not in kinds or kinds.index(Figure) < kinds.index(Table), part.id
+        titles = [
+            each.title
+            for block in part.blocks
+            if isinstance(block, Table)
+            for each in block.columns
+            if part.nav != "Utility"
+        ]
+        assert not [title for title in titles if "nats" in title or "±" in title]
+    # One column is open, and the others are folded.
+    headings = [b.text for b in section(document, "groups").blocks if isinstance(b, Heading)]
+    assert headings == ["By column 0", "By conditions"]
+    assert "certified to ±" in {
+        each.title
+        for b in section(document, "nats").blocks
+        if isinstance(b, Table)
+        for each in b.columns
+    }
 
 
 def test_persons_are_counted_with_their_rows(laplace):

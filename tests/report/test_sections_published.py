@@ -13,14 +13,17 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from expost import PrivateLogisticRegression, PrivateRidge
-from expost.data import Encoding, open_table
+from expost.data import Encoding, NumericEntry, open_table
 from expost.errors import InvalidInput
 from expost.mechanisms.publishing import PublishingBudget
 from expost.numbers import posterior_at
+from expost.publishing.lookup import cut_range
 from expost.publishing.publish import publish
 from expost.report import Context, document_of, page_of, render_json, render_markdown, render_text
+from expost.report.document import Bullets, Widget
 from expost.report.sections.published_figure import bounds_figure
 from expost.types import Audience
+from read_figures import read
 
 from .cells import certainty_up, check_document, column, rounded_up, tables
 from .conftest import HOSTILE
@@ -55,6 +58,21 @@ def report(kind="data-dependent", noise="gaussian"):
     )
     spent = {"epsilon_gradient": 0.7, "epsilon_hessian": 0.3}
     return publish(release, X, labels, kind=kind, **(spent if kind == "data-dependent" else {}))
+
+
+@cache
+def uniform():
+    """Of output perturbation with norm-Laplace noise: one event serves all rows."""
+    rng = np.random.default_rng(2)
+    table = pd.DataFrame(
+        {"age": rng.integers(18, 90, ROWS), "town": rng.choice(["Bergen", "Oslo"], ROWS)}
+    )
+    model = PrivateLogisticRegression(
+        **{"mechanism": "output", "noise": "laplace", "regularization": 0.5},
+        encoding=PUBLIC,
+        classes=("poor", "rich"),
+    )
+    return publish(model.fit(table, np.where(table["age"] > 50, "rich", "poor")))
 
 
 KINDS = {
@@ -114,6 +132,69 @@ def test_the_page_starts_with_what_a_person_can_look_up():
     assert other.steps[0].text.startswith("expost lookup o/report.json --set")
     answered = page_of(report(), answers=report().lookup(PERSON))
     assert [section.id for section in answered.sections[:2]] == ["your-row", "look-up"]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "uniform"])
+def test_the_form_stands_first_with_what_its_bound_means(kind):
+    result = uniform() if kind == "uniform" else KINDS[kind]()
+    first, *_ = page_of(result).sections
+    assert first.nav == "Your row"
+    (form,) = (block for block in first.blocks if isinstance(block, Widget))
+    assert form.name == "form"
+    assert [field["label"] for field in form.data["fields"]] == ["age", "town"]
+    (number,) = (field for field in form.data["fields"] if field["kind"] == "number")
+    (entry,) = (each for each in result.encoding.entries if isinstance(each, NumericEntry))
+    low, high = cut_range(entry)
+    shown = [float(read(end)) for end in number["hint"].split(";")[0].split(" to ")]
+    assert shown[0] <= low <= high <= shown[1]
+    assert all(len(end) <= 7 for end in number["hint"].split(";")[0].split(" to "))
+    assert [label["text"] for label in form.data["labels"]] == ["poor", "rich"]
+    text = " ".join(
+        item for block in first.blocks if isinstance(block, Bullets) for item in block.items
+    )
+    # Only norm-Laplace noise of output perturbation bounds all rows at once.
+    assert ("tried until one pleases" in text) is (kind != "uniform")
+    assert ("split over the labels shown" in text) is (kind != "uniform")
+    assert ("for all rows at once" in text) is (kind == "uniform")
+    assert ("of the model and of this report" in text) is (kind == "dependent")
+    assert (form.data["texts"]["tried"] is None) is (kind == "uniform")
+    # An answer of one row has no form.
+    answered = page_of(result, answers=result.lookup(PERSON))
+    assert not any(
+        isinstance(block, Widget) for section in answered.sections for block in section.blocks
+    )
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_a_person_with_several_rows_reads_the_guarantee_for_all_of_them(noise):
+    """The bound of one row is far below it, at the form and at an answer."""
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-1, 1, size=(400, 3))
+    options = {"noise": noise, "delta": 1e-6 if noise == "gaussian" else None, "data_norm": 2.0}
+    labels = np.where(X[:, 0] > 0, "yes", "no")
+    for rows, shown in ((1, False), (20, True)):
+        model = PrivateLogisticRegression(
+            epsilon=1.0, classes=("no", "yes"), rows_per_person=rows, **options
+        )
+        result = publish(model.fit(X, labels))
+        answers = result.lookup(dict.fromkeys(result.form.names, 0.1))
+        blocks = [block for each in document_of(result).sections for block in each.blocks]
+        (form,) = (block for block in blocks if isinstance(block, Widget))
+        sentences = (item for each in blocks if isinstance(each, Bullets) for item in each.items)
+        for text in (
+            form.data["texts"]["fails"],
+            document_of(result, answers=answers).verdict.more,
+            " ".join(sentences),
+        ):
+            assert ("the attacker knows your other rows as well" in text) is shown
+            assert ("If up to 20 rows of the data are yours" in text) is shown
+            # The guarantee of ε = 1, with the probability that it is passed.
+            assert ("is at most 73.2 % certain whether they were" in text) is shown
+        worst, passed = result.release.mechanism.worst_case_of(rows)
+        assert worst == pytest.approx(1.0)
+        but = ", except with probability at most" in form.data["texts"]["fails"]
+        assert but is (shown and passed > 0)
+        assert max(answer.exposure for answer in answers) < worst
 
 
 @pytest.mark.parametrize("kind", KINDS)

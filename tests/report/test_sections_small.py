@@ -28,7 +28,7 @@ from .results import RESULTS
 
 NAMES = (
     *("certificate", "certificate of a coupling", "erasure", "erasure by a redraw"),
-    *("release after an erasure", "dossier"),
+    *("release after an erasure", "conformance", "dossier"),
     *("answer", "attack figures", "comparison", "composition", "coverage", "disparity"),
     *("estimated losses", "explanation", "grouping", "individual epsilon", "ledger"),
     *("lower bound", "neighbours", "published report", "release", "roc", "row losses"),
@@ -73,9 +73,9 @@ def test_groups(name):
     exposures, shares = document.figures["groups"].panels
     for line in exposures.lines:
         expected = tuple(posterior_at(getattr(group, line.name)) for group in result.groups)
-        assert line.y == expected
-    assert shares.lines[0].y == tuple(group.share for group in result.groups)
-    assert shares.lines[1].y == tuple(group.top_share for group in result.groups)
+        assert line.x == expected
+    assert shares.lines[0].x == tuple(group.share for group in result.groups)
+    assert shares.lines[1].x == tuple(group.top_share for group in result.groups)
 
 
 @pytest.mark.parametrize("name", ["row losses", "row losses without noise"])

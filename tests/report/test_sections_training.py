@@ -75,7 +75,7 @@ def test_the_figures_are_those_of_the_run():
     worst = max(range(ROWS), key=lambda row: abs(run.loss[row]))
     tiles = {tile.label: tile for tile in document.tiles}
     assert certainty_up(tiles["Most exposed row"].value, abs(run.loss[worst]))
-    assert tiles["Most exposed row"].lines[0] == f"row {worst}"
+    assert f" row {worst} " in tiles["Most exposed row"].lines[0]
     (panel,) = epochs_figure(run).panels
     assert document.figures["epochs"] == epochs_figure(run)
     median, late, largest, own = panel.lines
@@ -86,7 +86,7 @@ def test_the_figures_are_those_of_the_run():
         assert late.y[index] == posterior_at(exposure[math.ceil(0.99 * ROWS) - 1])
         assert largest.y[index] == posterior_at(exposure[-1])
         assert own.y[index] == posterior_at(abs(float(losses[worst])))
-    (epochs,) = (each for each in tables(document) if each.caption == "Exposure in nats")
+    (epochs,) = (each for each in tables(document) if each.caption.startswith("Exposure in nats"))
     cells, values = column(epochs, "largest")
     assert values == np.abs(run.epochs.astype(float)).max(axis=1).tolist()
     assert all(map(rounded_up, cells, values))
@@ -180,6 +180,6 @@ def test_long_trainings_are_thinned_out():
     line = document.figures["epochs"].panels[0].lines[0]
     assert len(line.x) == 60
     assert (line.x[0], line.x[-1]) == (1, 150)
-    (epochs,) = (each for each in tables(document) if each.caption == "Exposure in nats")
+    (epochs,) = (each for each in tables(document) if each.caption.startswith("Exposure in nats"))
     assert [row[0] for row in epochs.values][::7] == [1, 150]
     assert len(document.figures["budget"].panels[0].lines[0].x) <= 33

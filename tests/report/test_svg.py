@@ -85,6 +85,21 @@ def test_categories_are_named_at_their_places():
     assert ticks(axis) == [(float(at), name) for at, name in enumerate(axis.categories)]
 
 
+def test_names_of_categories_are_cut_only_where_there_is_no_room():
+    names = ("short", "Married-civ-spouse, absent", "x" * 80)
+    axis = Axis(label="group", low=-0.5, high=2.5, categories=names)
+    panel = Panel(title="t", x=Axis(label="share", low=0.0, high=1.0), y=axis)
+    figure = Figure(key="f", description="d", panels=(panel,))
+    shown = re.findall(
+        r'class="tick( \w+)?" x="[^"]+" y="[^"]+" text-anchor="end">([^<]+)<',
+        panel_svg(figure, panel, "f"),
+    )
+    names = {fit: [name for each, name in shown if each == fit] for fit in ("", " wide", " narrow")}
+    assert "short" in names[""]
+    assert names[" wide"] == ["Married-civ-spouse, absent", "x" * 26 + "…"]
+    assert names[" narrow"] == ["Married-civ-spou…", "x" * 16 + "…"]
+
+
 def test_what_is_not_known_interrupts_the_line_and_what_is_infinite_leaves_the_panel():
     y = [0.1, math.nan, 0.3, math.inf, -math.inf]
     axis = Axis(label="x", low=0.0, high=4.0)

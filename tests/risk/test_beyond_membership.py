@@ -6,7 +6,10 @@ Bayes attacker, and every guarantee by a mechanism that reaches it.
 
 import json
 import math
+import re
+from importlib.metadata import version
 
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
@@ -15,6 +18,7 @@ from hypothesis import strategies as st
 from riskcal import analysis
 from scipy.special import expit, logit, ndtr
 
+import evidence
 import expost
 from expost.errors import InvalidInput
 from expost.noise import GaussianLaw, NormLaplaceLaw
@@ -167,6 +171,46 @@ def test_agrees_with_riskcal_on_dpsgd():
         assert attack.gain["model"] <= gain + 1e-3
 
 
+@pytest.mark.long
+def test_the_differences_to_riskcal_are_recorded():
+    """The largest difference to riskcal over guarantees and baselines, for each of three kinds."""
+    differences: dict[str, list[float]] = {"epsilon_delta": [], "gaussian": [], "dpsgd": []}
+    for baseline in BASELINES:
+        for epsilon in (0.1, 0.5, 1.0, 2.0, 5.0):
+            for delta in (0.0, 1e-6, 1e-3):
+                theirs = 1 - analysis.get_beta_from_adp(epsilon, delta, baseline)
+                ours = bound(EpsilonDelta(epsilon=epsilon, delta=delta), baseline)
+                differences["epsilon_delta"].append(ours - theirs)
+        for mu in (0.1, 0.5, 0.7, 1.0, 3.0):
+            theirs = 1 - analysis.get_beta_from_gdp(mu, baseline)
+            differences["gaussian"].append(bound(GaussianNoise(mu=mu), baseline) - theirs)
+    for noise, rate, steps in ((1.0, 0.05, 200), (1.1, 0.01, 1000), (2.0, 0.02, 500)):
+        law = privacy_loss_distribution.from_gaussian_mechanism(
+            noise, sampling_prob=rate, value_discretization_interval=1e-4
+        ).self_compose(steps)
+        run = DPSGD(noise_multiplier=noise, sampling_rate=rate, steps=steps)
+        for baseline in BASELINES:
+            theirs = 1 - analysis.get_beta_from_pld(law, alpha=baseline)
+            differences["dpsgd"].append(run.true_positive_rate(baseline) - theirs)
+    largest = {name: float(np.max(np.abs(each))) for name, each in differences.items()}
+    assert largest["epsilon_delta"] < 4e-15
+    assert largest["gaussian"] < 1e-13
+    assert largest["dpsgd"] < 1e-3
+    assert min(differences["dpsgd"]) > -1e-6, "never less"
+    evidence.record(
+        "risk-riskcal",
+        command="pytest -m long tests/risk/test_beyond_membership.py",
+        seed=None,
+        figures={
+            "riskcal": version("riskcal"),
+            "baselines": list(BASELINES),
+            "compared": {name: len(each) for name, each in differences.items()},
+            "largest_difference": largest,
+            "least_difference": {name: float(min(each)) for name, each in differences.items()},
+        },
+    )
+
+
 # --------------------------------------------------------------------------- laws
 
 
@@ -182,6 +226,37 @@ def test_laws_of_the_bound(guarantee, first, second):
     assert low <= below <= above <= 1
     assert gain_over(low, below) <= guarantee.advantage * (1 + 1e-9) + 1e-15
     assert low + gain_over(low, below) >= below * (1 - 1e-15), "the gain is rounded up"
+
+
+def printed(text):
+    """Return the number in '1 in 142', '0.7 %' or '95.2 in 100'."""
+    match = re.search(r"([\d.,e-]+) in ([\d,^]+)|([\d.e-]+) %", text)
+    if match[3]:
+        return mpmath.mpf(match[3]) / 100
+    of = match[2].replace(",", "")
+    return mpmath.mpf(match[1].replace(",", "")) / mpmath.mpf(of.replace("10^", "1e"))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    guarantee=st.sampled_from(GUARANTEES),
+    baseline=st.one_of(
+        st.sampled_from([0.007, 1.5e-12, 1 / 3, 1 / 142, 0.001, 0.9999]), st.floats(1e-12, 0.9999)
+    ),
+)
+def test_a_sentence_is_true_at_its_printed_numbers(guarantee, baseline):
+    """The bound at the baseline that is printed, not at the one behind it."""
+    attack = expost.identifiability(guarantee, baseline=baseline).attacks[0]
+    before, after = attack.sentence.split(" before seeing ")
+    stated = printed(before)
+    assert stated == pytest.approx(baseline, rel=1e-15)
+    if "always" in after:
+        assert attack.by[next(iter(attack.by))] > 1 - 1e-6
+        return
+    reached = guarantee.true_positive_rate(float(stated))
+    assert printed(after) >= reached * (1 - 1e-12)
+    assert "at most <" not in after
+    assert "at most fewer" not in after
 
 
 @pytest.mark.parametrize("baseline", BASELINES)

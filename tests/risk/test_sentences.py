@@ -60,6 +60,10 @@ def test_groups_are_rounded_down(prior, loss):
     sentence = sentences.one_in_sentence(prior=prior, loss=loss)
     start = 1 / mpmath.mpf(1000) if prior == 0.5 else mpmath.mpf(repr(prior))
     group = 1 / posterior(start, loss)
+    # The prior is printed as it was given: 1 in k, or all digits of a share.
+    printed = re.search(r"prior of (?:1 in ([\d.,]*\d)|([\d.e-]+) %)", sentence)
+    shown_prior = 1 / number(printed[1]) if printed[1] else number(printed[2]) / 100
+    assert shown_prior == pytest.approx(float(start), rel=1e-15)
     if shown := re.search(r"at most 1 in ([\d.,]*\d)(?: after|\.$)", sentence):
         assert 1 < number(shown[1]) <= group * (1 + SLACK)
         # Three digits; more where it must not read as 1.
@@ -92,7 +96,7 @@ def test_detected_members_are_rounded_up(fpr, tpr):
     )
     taken = number(wrong[1]) / number(wrong[2]) if wrong[1] else number(wrong[3])
     assert taken == pytest.approx(fpr, rel=1e-12)
-    if match := re.search(r"at most (fewer than )?([\d.,]+) in ([\d,]+) members", sentence):
+    if match := re.search(r"(?:at most|(fewer than)) ([\d.,]+) in ([\d,]+) members", sentence):
         shown = number(match[2]) / number(match[3])
         assert tpr * (1 - SLACK) <= shown <= 1.1 * tpr + 0.001 / number(match[3])
         assert bool(match[1]) is (shown == 1)

@@ -7,6 +7,7 @@ import torch
 import expost.torch
 from dpsgd.tracked import HOOKS, Run
 from expost.errors import SeededReleaseWarning
+from expost.numbers import certainty
 from expost.report import document_of, parse_json, render_fragment, render_json
 from expost.report.document import Page
 from expost.results import Displayed
@@ -64,7 +65,7 @@ def test_numbers_are_those_of_the_result(name):
     document = document_of(shown)
     loss = np.abs(shown.transcript.loss)
     (tile,) = (each for each in document.tiles if each.label == "Most exposed row")
-    assert tile.lines[0] == f"row {np.argmax(loss)}"
+    assert f" row {np.argmax(loss)} " in tile.lines[0]
     assert certainty_up(tile.value, float(np.max(loss)))
     assert document.facts["steps"] == shown.steps
     if name == "tracker":
@@ -78,6 +79,41 @@ def test_numbers_are_those_of_the_result(name):
     assert alert.severity == "review"
     assert alert.title in shown._repr_html_()
     assert alert.title in str(shown)
+
+
+def test_an_end_of_an_interval_is_not_shown_as_a_certainty():
+    options = {"adversary": "hidden-batches", "every": 10}
+    run = Run(rows=60, batch_size=6, tracking=options).epochs(5)
+    profile, attackers = run.tracker.profile(), run.tracker.attackers()
+    outer = np.max(np.maximum(np.abs(profile.loss_low), np.abs(profile.loss_high)))
+    assert np.max(profile.exposure) < attackers.first.loss < outer
+    for shown in (profile, run.tracker):
+        (tile,) = (t for t in document_of(shown).tiles if t.label == "Most exposed row")
+        assert certainty_up(tile.value, float(np.max(profile.exposure)))
+        text = str(shown)
+        assert text.count("only the upper end of its interval is above the guarantee") >= 2
+        assert "allows that with a small probability" not in text
+        assert f"at most {certainty(float(outer))}" in text
+
+
+@pytest.mark.parametrize("mode", ["hooks", "ghost"])
+def test_an_estimate_is_not_shown_as_a_certainty_of_100_percent(mode):
+    run = Run(mode=mode, dtype=torch.bfloat16).epochs()
+    for shown in (run.tracker.profile(), run.tracker):
+        (tile,) = (t for t in document_of(shown).tiles if t.label == "Most exposed row")
+        assert certainty_up(tile.value, float(np.max(run.tracker.profile().exposure)))
+        assert "inf nats" not in str(shown)
+        assert "100 % (" not in str(shown)
+        assert str(shown).count("an estimate without a certified interval") >= 2
+
+
+def test_a_loss_above_the_guarantee_is_explained_wherever_it_is_shown():
+    run = Run(tracking={"adversary": "hidden-batches"}).epochs()
+    run.tracker.transcript.loss[3] = 50.0
+    for shown in (run.tracker.profile(), run.tracker):
+        assert str(shown).count("above the guarantee, which allows that with a small") >= 2
+    text = str(run.tracker).splitlines()
+    assert any("certain" in line and "above the guarantee" in line for line in text[:3])
 
 
 @pytest.mark.parametrize("name", ["training", "training with local noise"])

@@ -3,8 +3,6 @@
 import dataclasses
 import doctest
 import inspect
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 import expost.torch
+from dpsgd import page
 from dpsgd.laws import EXPECTATIONS, apart, deviation, run, sampled_losses, small
 from dpsgd.naive import Recorder, losses
 from evidence import record
@@ -347,10 +346,9 @@ def test_the_last_model_alone():
 
 
 def test_the_page_runs():
-    page = Path(__file__).parents[2] / "docs" / "dp-sgd.md"
-    block, _ = re.findall(r"^```pycon\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    block = page.example("from expost.torch import train\n")
     runner = doctest.DocTestRunner()
-    runner.run(doctest.DocTestParser().get_doctest(block, {}, "dp-sgd.md", str(page), 0))
+    runner.run(doctest.DocTestParser().get_doctest(block, {}, "dp-sgd.md", str(page.PAGE), 0))
     assert runner.summarize(verbose=False) == (0, 14)
 
 

@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import gammaln, log_ndtr
 
 from expost._numerics import gauss_legendre
 from expost.noise._bessel import ratio_below
 from expost.types import FloatArray
 
-__all__ = ["NormLaplaceStep", "RandomizedResponse", "SampledGaussian", "StepLaw"]
+__all__ = ["NormLaplaceStep", "RandomizedResponse", "SampledGaussian", "SampledRows", "StepLaw"]
 
 _NODES = 6
 _FEW_NODES = 3
@@ -241,6 +241,123 @@ class SampledGaussian:
             low = np.log1p(np.expm1(np.minimum(loss, 50.0)) / rate)
             high = loss - math.log(rate)
             return np.where(loss < 50, low, high) / mu + 0.5 * mu
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledRows:
+    """N(0, 1) noise on a sum that each of k rows enters with probability ``rate``, moving it by μ.
+
+    P = Σ_j Binomial(j; k, q)·N(jμ, 1) against Q = N(0, 1): all k rows of a person leave. It
+    dominates every pair whose rows move the sum by at most μ each, in any directions (Ganesh 2024;
+    tests/accounting/test_step_laws.py tries others). ℓ increases in z.
+
+    Parameters
+    ----------
+    mu : float
+        How far a row moves the sum, in standard deviations of the noise.
+    rate : float
+        The probability q with which each row enters the sum, below 1.
+    rows : int
+        k.
+    """
+
+    mu: float
+    rate: float
+    rows: int
+
+    @property
+    def symmetric(self) -> bool:
+        """False."""
+        return False
+
+    @property
+    def revealed(self) -> float:
+        """0: no loss is infinite."""
+        return 0.0
+
+    @property
+    def largest(self) -> float:
+        """∞: forward there is no largest loss; backward −k·log(1 − q) is one."""
+        return math.inf
+
+    @property
+    def atom(self) -> float:
+        """0: the law is smooth."""
+        return 0.0
+
+    @property
+    def resolved_order(self) -> float:
+        """∞: what counts at large orders lies beyond the nodes, and is bounded."""
+        return math.inf
+
+    def nodes(self, spacing: float, low: float, high: float) -> Iterator[Nodes]:
+        """Yield nodes over z."""
+        edges = self._mesh()
+        if spacing:
+            edges = np.union1d(edges, self._positions(_lines(spacing, low, high)))
+        for z, log_weight in _rules(edges, 1 / (200 * max(1.0, 0.25 * self.mu))):
+            loss = self._loss(z)
+            yield loss, log_weight + loss - 0.5 * z**2 - 0.5 * math.log(2 * math.pi)
+
+    def log_remainder(self, order: float, backward: bool) -> float:
+        """Return log of a bound of ∫ beyond Z = kμ + 45 of P·e^(θℓ): ℓ(z) ≤ ℓ(Z) + kμ(z − Z).
+
+        Backward: of Q·e^(−θℓ) beyond −45, where e^(−ℓ) ≤ (1 − q)^(−k).
+        """
+        if backward:
+            return -order * self.rows * math.log1p(-self.rate) + float(log_ndtr(-_REACH))
+        alpha, slope, end = order + 1, self.rows * self.mu, self.rows * self.mu + _REACH
+        top = float(self._loss(np.array([end]))[0])
+        bound = alpha * (top + slope * (0.5 * alpha * slope - end))
+        return bound + float(log_ndtr(alpha * slope - end))
+
+    def _weights(self) -> tuple[FloatArray, FloatArray]:
+        """Return j and the log of its probability."""
+        j = np.arange(self.rows + 1.0)
+        ways = gammaln(self.rows + 1) - gammaln(j + 1) - gammaln(self.rows - j + 1)
+        return j, ways + j * math.log(self.rate) + (self.rows - j) * math.log1p(-self.rate)
+
+    def _mesh(self) -> FloatArray:
+        """Return panels of 1/8, and finer ones around the bends of ℓ where they are sharp."""
+        end = self.rows * self.mu + _REACH
+        pieces = [np.linspace(-_REACH, end, math.ceil(8 * (end + _REACH)) + 1)]
+        if self.mu > 4:
+            # ℓ bends where two neighbouring parts weigh the same, within a few 1/μ.
+            j, log_weight = self._weights()
+            bends = (j[:-1] + 0.5) * self.mu - np.diff(log_weight) / self.mu
+            near = np.linspace(-40 / self.mu, 40 / self.mu, 161)
+            pieces.append((bends[:, None] + near).ravel())
+        edges = np.unique(np.concatenate(pieces))
+        return edges[(edges >= -_REACH) & (edges <= end)]
+
+    def _loss(self, z: FloatArray) -> FloatArray:
+        j, log_weight = self._weights()
+        total = np.full(np.shape(z), -math.inf)
+        # Most of the mass is near ℓ = 0, where 1 + Σ w(e^y − 1) keeps the digits.
+        small = np.zeros(np.shape(z))
+        for step, weight in zip(j.tolist(), log_weight.tolist(), strict=True):
+            y = step * self.mu * (z - 0.5 * step * self.mu)
+            total = np.logaddexp(total, weight + y)
+            small += math.exp(weight) * np.expm1(np.minimum(y, 50.0))
+        near = np.abs(total) < 0.5
+        loss: FloatArray = np.where(near, np.log1p(np.where(near, small, 0.0)), total)
+        return loss
+
+    def _positions(self, loss: FloatArray) -> FloatArray:
+        """Return each z with one of these losses that lies between the ends of the mesh."""
+        mesh = self._mesh()
+        known = self._loss(mesh)
+        inside: FloatArray = loss[(loss > known[0]) & (loss < known[-1])]
+        if not len(inside):
+            return inside
+        at = np.searchsorted(known, inside)
+        low, high = mesh[at - 1], mesh[at]
+        for _ in range(50):
+            middle = 0.5 * (low + high)
+            above = self._loss(middle) > inside
+            low, high = np.where(above, low, middle), np.where(above, middle, high)
+        position: FloatArray = low
+        return position
 
 
 @dataclass(frozen=True, kw_only=True)

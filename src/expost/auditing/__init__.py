@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from expost.auditing.audit import audit_arrays
     from expost.auditing.evidence import Attack, Evidence
     from expost.auditing.lower_bounds import LowerBound
+    from expost.auditing.model_files import load_model
     from expost.auditing.references import References, train_references
     from expost.auditing.roc import AttackFigures, Interval, Roc, figures
+    from expost.auditing.saved_model import LoadedModel
+    from expost.auditing.shift import Shift
     from expost.auditing.sweep import AuditSweep, audit_sweep
     from expost.auditing.targets import Target, target_of
 
@@ -27,15 +30,18 @@ __all__ = [
     "AuditSweep",
     "Evidence",
     "Interval",
+    "LoadedModel",
     "LowerBound",
     "References",
     "Roc",
+    "Shift",
     "Target",
     "arrays_of",
     "audit_arrays",
     "audit_sweep",
     "available",
     "figures",
+    "load_model",
     "read_arrays",
     "target_of",
     "train_references",
@@ -51,15 +57,18 @@ __getattr__ = importer(
         "AuditSweep": "sweep",
         "Evidence": "evidence",
         "Interval": "roc",
+        "LoadedModel": "saved_model",
         "LowerBound": "lower_bounds",
         "References": "references",
         "Roc": "roc",
+        "Shift": "shift",
         "Target": "targets",
         "arrays_of": "arrays",
         "audit_arrays": "audit",
         "audit_sweep": "sweep",
         "available": "attacks",
         "figures": "roc",
+        "load_model": "model_files",
         "read_arrays": "arrays",
         "target_of": "targets",
         "train_references": "references",

@@ -8,15 +8,19 @@ Exactly one quantity is given for every model:
 
 For m references the same quantity has a leading axis, (m, n) or (m, n, K), and comes with
 ``inside`` (m, n). ``population`` (k,) or (k, K) are answers for rows that were in no training data,
-``population_references`` those of the references.
+``population_references`` those of the references. ``features`` (n, d) are the rows themselves: with
+them members and non-members are compared without the model. ``propensity`` (n,) is the probability
+with which each row was included, independently, where that is known by design.
 
 Files
 -----
-npz       arrays under these names, and ``member`` (n,), ``labels``, ``ids``, ``population_labels``.
+npz       arrays under these names, and ``member`` (n,), ``labels``, ``ids``, ``population_labels``;
+          numbers as ``features``.
 table     CSV or Parquet, a row each: ``loss``, ``confidence`` or ``probability`` of its own label;
           ``member``, 0 or 1; and optionally ``label``, ``id``, ``population`` (1: the row is in no
-          training data and not in question; ``member`` 0), and for each reference j
-          ``reference_j`` (the same quantity) with ``inside_j``, 0 or 1.
+          training data and not in question; ``member`` 0), ``propensity``, columns of the row
+          itself as ``feature_NAME``, and for each reference j ``reference_j`` (the same quantity)
+          with ``inside_j``, 0 or 1.
 """
 
 from dataclasses import dataclass
@@ -28,10 +32,12 @@ from numpy.typing import NDArray
 
 from expost.auditing import signals
 from expost.auditing.evidence import LARGEST, Confidences, Evidence, Flags
-from expost.auditing.signals import Labels
+from expost.auditing.one_run import checked_propensity
+from expost.auditing.signals import Labels, as_rows, count_rows
 from expost.data import Table, open_table
 from expost.errors import InvalidInput
 from expost.files.atomic import BROKEN_NPZ
+from expost.types import FloatArray
 
 __all__ = ["Arrays", "arrays_of", "read_arrays"]
 
@@ -44,7 +50,10 @@ _MORE = (
     "population",
     "population_labels",
     "population_references",
+    "features",
+    "propensity",
 )
+_FEATURE = "feature_"
 # The columns of a table, and the arrays that they are.
 _COLUMNS = {"loss": "losses", "confidence": "confidence", "probability": "probabilities"}
 
@@ -63,12 +72,18 @@ class Arrays:
         (K,) the labels in the order of their codes; None without labels.
     ids : NDArray[Any] | None
         (n,) the rows' keys, or None.
+    features : Any, default=None
+        (n, d) the rows themselves, an array or a list of columns, or None.
+    propensity : FloatArray, optional
+        (n,) the probability with which each row was a member; None if unknown.
     """
 
     evidence: Evidence
     member: Flags | None
     classes: NDArray[Any] | None
     ids: NDArray[Any] | None
+    features: Any = None
+    propensity: FloatArray | None = None
 
 
 def arrays_of(
@@ -84,6 +99,8 @@ def arrays_of(
     population: Any = None,
     population_labels: Any = None,
     population_references: Any = None,
+    features: Any = None,
+    propensity: Any = None,
 ) -> Arrays:
     """Return the evidence in these arrays.
 
@@ -102,6 +119,11 @@ def arrays_of(
         was trained with the row.
     population, population_labels, population_references : Any, optional
         The same for rows that were in no training data.
+    features : Any, optional
+        (n, d) the rows themselves, an array or a frame: members and non-members are then compared
+        without the model.
+    propensity : Any, optional
+        (n,) or one number: the probability with which each row was included, by design.
 
     Returns
     -------
@@ -152,7 +174,16 @@ def arrays_of(
         member=None if member is None else _of_length("member", _flags("member", member), n),
         classes=classes,
         ids=None if ids is None else _of_length("ids", _array("ids", ids), n),
+        features=None if features is None else _features(features, n),
+        propensity=None if propensity is None else checked_propensity(propensity, n),
     )
+
+
+def _features(features: Any, rows: int) -> Any:
+    content = as_rows(features, name="features")
+    if len(content.shape) != 2 or count_rows(content) != rows:
+        raise InvalidInput(f"features: must have {rows} rows of columns, as the answers have.")
+    return content
 
 
 def read_arrays(path: str | Path) -> Arrays:
@@ -316,7 +347,7 @@ def _read_table(path: Path) -> dict[str, Any]:
     if len(quantities) != 1 or "member" not in table.names:
         raise InvalidInput(f"{path}: must have 'member', and one of {', '.join(_COLUMNS)}.")
     models = _models(table.names, path)
-    columns = {name: _cells(table, name) for name in table.names}
+    columns = {name: _cells(table, name, empty=name.startswith(_FEATURE)) for name in table.names}
     rows = np.ones(table.rows, dtype=np.bool_)
     if "population" in columns:
         rows = ~_flags("population", columns["population"])
@@ -337,6 +368,13 @@ def _read_table(path: Path) -> dict[str, Any]:
         if np.any(trained[:, ~rows]):
             raise InvalidInput(f"{path}: a row of the population is inside a reference.")
         arrays |= {"references": answers[:, rows], "inside": trained[:, rows]}
+    if "propensity" in columns:
+        arrays["propensity"] = columns["propensity"][rows]
+    features = [name for name in table.names if name.startswith(_FEATURE)]
+    if features:
+        arrays["features"] = np.column_stack(
+            [columns[name][rows].astype(object) for name in features]
+        )
     if not rows.all():
         arrays["population"] = columns[quantity][~rows]
         arrays["population_labels"] = columns["label"][~rows] if "label" in columns else None
@@ -355,9 +393,9 @@ def _models(names: tuple[str, ...], path: Path) -> list[str]:
     return references
 
 
-def _cells(table: Table, name: str) -> NDArray[Any]:
+def _cells(table: Table, name: str, *, empty: bool = False) -> NDArray[Any]:
     cells = table.column(name)
-    if cells.null_count:
+    if cells.null_count and not empty:
         raise InvalidInput(f"{table.label}: column {name!r} has empty cells; it must have none.")
     values: NDArray[Any] = cells.to_numpy(zero_copy_only=False)
     return values

@@ -5,6 +5,7 @@ Attacks see the model's answers, and the answers of reference models trained for
 attack returns a score for every row. Nothing that they see states which rows are members.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,10 +25,12 @@ from expost.auditing.attacks import ATTACKS
 from expost.auditing.attacks.linear_gradients import gradient_scores
 from expost.auditing.disparity import disparity
 from expost.auditing.evidence import Attack, Evidence, Flags, missing
+from expost.auditing.fit import Fit, fit_of
 from expost.auditing.lower_bounds import LowerBound
 from expost.auditing.references import evidence_of, no_references, train_references
 from expost.auditing.result import Audit, Exposures
 from expost.auditing.roc import figures, row_auc
+from expost.auditing.shift import Shift, detect_shift
 from expost.auditing.signals import as_rows, count_rows, stack_rows, take_rows
 from expost.auditing.targets import EstimatorTarget, ReleaseTarget, Target, target_of
 from expost.auditing.training import one_thread, seed_number, without_warnings
@@ -66,6 +69,7 @@ def audit(
     ids: Sequence[Any] | None = None,
     exposure: Profile | None = None,
     coins: bool = False,
+    propensity: Any = None,
     delta: float = 1e-5,
     confidence: float = 0.95,
     random_state: int | None = None,
@@ -79,7 +83,8 @@ def audit(
     ----------
     model : Any
         A released model or the path of its model.json (never redrawn), any scikit-learn estimator
-        or Pipeline, an expost estimator, or a function ``train(X, y, seed)`` that returns
+        or Pipeline, an expost estimator, a saved model of another library
+        (:func:`expost.auditing.load_model`), or a function ``train(X, y, seed)`` that returns
         ``predict_proba``.
     X, y : Any
         For a fitted model: the rows it was trained on, its members. For an unfitted model: the
@@ -111,6 +116,10 @@ def audit(
     coins : bool, default=False
         State that independent fair coins chose the members: one model then suffices for a lower
         bound on ε. If the target is trained here, this holds.
+    propensity : Any, optional
+        The probability with which each row of the pool was included in the training data,
+        independently of the others; one number if it is the same for all. Known by design, as
+        ``coins`` is (which are propensities of ½).
     delta : float, default=1e-05
         The δ at which ε is bounded from below.
     confidence : float, default=0.95
@@ -136,7 +145,9 @@ def audit(
 
     Notes
     -----
-    An attack that fails proves nothing.
+    An attack that fails proves nothing. If the members were not chosen here, members and
+    non-members are first compared without the model (:mod:`expost.auditing.shift`): where they
+    differ, attacks succeed without any leakage.
     """
     options = Options(
         attacks=_chosen(attacks),
@@ -154,20 +165,43 @@ def audit(
     game = _play(
         target_of(model, every, train=train, regression=regression), X, y, X_out, y_out, seeds[0]
     )
+    chances = _chances(propensity, game, coins=coins)
     # The target is evaluated first: it must not fail after hours of training references.
     trained = no_references(game.target, game.X, game.y, population)
     evidence = evidence_of(game.target, trained, game.X, game.y, population)
     # The number of members is decided by the coins too: neither the share nor a score may use it.
-    fair = coins or game.tossed
-    gradients, left_out = _white_box(game, population, coins=fair)
+    drawn = coins or game.tossed or chances is not None
+    share = float(np.mean(game.truth))
+    if drawn:
+        share = 0.5 if chances is None else float(np.clip(np.mean(chances), 0.01, 0.99))
+    members = math.floor(share * len(game.truth) + 1e-9)
+    gradients, left_out = _white_box(game, population, members=members)
     theory = _theory(game, exposure)
+    shift = fit = None
+    if not game.tossed:
+        classes = game.target.labels.classes
+        fit = fit_of(
+            evidence,
+            game.truth,
+            game.y,
+            scale=game.target.labels.scale if classes is None else None,
+            confidence=options.confidence,
+        )
+        shift = detect_shift(
+            game.X,
+            game.y,
+            game.truth,
+            classes=classes is not None,
+            confidence=options.confidence,
+            seed=seed_number(seeds[3]),
+        )
     if references > 0:
         trained = train_references(
             game.target,
             game.X,
             game.y,
             models=references,
-            share=0.5 if fair else float(np.mean(game.truth)),
+            share=share,
             # Without a seed, a checkpoint has its own and is resumed with it.
             random_state=None if random_state is None else seed_number(seeds[1]),
             workers=workers,
@@ -185,13 +219,22 @@ def audit(
             extras=gradients,
         ),
         game.truth,
-        options=replace(options, coins=fair, spread=True, seed=seed_number(seeds[2])),
+        options=replace(
+            options,
+            coins=drawn,
+            propensity=chances,
+            # References that another method trained say nothing about the ε of this one.
+            spread=getattr(train, "trains_target", True),
+            seed=seed_number(seeds[2]),
+        ),
         description=theory.description,
         groups=_by_class(None if game.target.labels.classes is None else game.y)
         | dict(groups or {}),
         ids=ids,
         exposures=theory.exposures,
         guarantee=theory.guarantee,
+        shift=shift,
+        fit=fit,
         notices=(*theory.notices, *left_out),
     )
 
@@ -205,7 +248,9 @@ class Options:
     attacks : tuple[Attack, ...], optional
         None: all that the evidence suffices for.
     coins : bool, default=False
-        Whether independent fair coins chose the members.
+        Whether independent coins chose the members, fair ones or with ``propensity``.
+    propensity : FloatArray, optional
+        (n,) the probability with which each row was a member; None: ½.
     spread : bool, default=False
         Whether each row was put into references at random, independently of the others.
     seed : int, default=0
@@ -216,6 +261,7 @@ class Options:
     delta: float = 1e-5
     confidence: float = 0.95
     coins: bool = False
+    propensity: FloatArray | None = None
     spread: bool = False
     seed: int = 0
 
@@ -247,7 +293,8 @@ def audit_arrays(
         The model in one line.
     coins : bool, default=False
         State that independent fair coins chose the members, and the rows of each reference: without
-        that nothing is proved about ε.
+        that nothing is proved about ε. If the arrays hold ``propensity``, the coins have these
+        probabilities.
     delta, confidence : float
         As for :func:`expost.audit`.
     random_state : int, default=0
@@ -270,20 +317,35 @@ def audit_arrays(
     classes = None
     if arrays.classes is not None:
         classes = np.asarray(arrays.classes)[arrays.evidence.labels]
+    seed = _checks.integer("random_state", random_state, least=0)
+    confidence = _checks.probability("confidence", confidence)
+    shift = None
+    if arrays.features is not None:
+        shift = detect_shift(
+            arrays.features,
+            classes,
+            arrays.member,
+            classes=True,
+            confidence=confidence,
+            seed=seed,
+        )
     return audit_evidence(
         arrays.evidence,
         arrays.member,
         options=Options(
             attacks=_chosen(attacks),
             delta=_checks.probability("delta", delta),
-            confidence=_checks.probability("confidence", confidence),
-            coins=coins,
+            confidence=confidence,
+            coins=coins or arrays.propensity is not None,
+            propensity=arrays.propensity,
             spread=coins,
-            seed=_checks.integer("random_state", random_state, least=0),
+            seed=seed,
         ),
         description=_ONLY_ANSWERS if description is None else description,
         groups=_by_class(classes) | dict(groups or {}),
         ids=None if arrays.ids is None else list(arrays.ids),
+        shift=shift,
+        fit=fit_of(arrays.evidence, arrays.member, classes, scale=None, confidence=confidence),
     )
 
 
@@ -297,6 +359,8 @@ def audit_evidence(
     ids: Sequence[Any] | None = None,
     exposures: Exposures | None = None,
     guarantee: Guarantee | None = None,
+    shift: Shift | None = None,
+    fit: Fit | None = None,
     notices: tuple[str, ...] = (),
 ) -> Audit:
     """Run every attack that ``evidence`` suffices for; ``truth`` (n,) states the members."""
@@ -308,6 +372,10 @@ def audit_evidence(
         for name, score in scores.items()
     }
     best = max(by_attack, key=lambda name: by_attack[name].auc.value)
+    chosen_by = _chosen_by(options)
+    if shift is not None and shift.is_detected and chosen_by != "propensity":
+        # Rows that coins of one probability choose are exchangeable: the statement is false.
+        options = replace(options, coins=False)
     return Audit(
         description=description,
         truth=truth,
@@ -327,7 +395,54 @@ def audit_evidence(
         confidence=options.confidence,
         skipped=skipped,
         ids=row_keys(ids, evidence.rows),
+        shift=_with_bound(shift, scores, truth, best, options),
+        chosen_by=chosen_by,
+        fit=fit,
         notices=notices,
+    )
+
+
+def _chosen_by(options: Options) -> str:
+    if not options.coins:
+        return "unknown"
+    if options.propensity is None or bool(np.all(options.propensity == 0.5)):
+        return "coins"
+    # One number that a table or float32 rounded is still one number.
+    return "constant propensity" if np.ptp(options.propensity) < 1e-6 else "propensity"
+
+
+def _with_bound(
+    shift: Shift | None,
+    scores: Mapping[str, FloatArray],
+    truth: Flags,
+    best: str,
+    options: Options,
+) -> Shift | None:
+    """Return the shift with the bound on ε that rests on its propensities.
+
+    Where coins chose the members, their true propensities are used instead, in a proved bound.
+    """
+    if shift is None or options.coins:
+        return shift
+    bound = one_run.epsilon_lower_bound(
+        scores[best],
+        truth,
+        coins=True,
+        propensity=shift.propensity,
+        chosen_from=len(scores),
+        delta=options.delta,
+        confidence=options.confidence,
+        random_state=options.seed,
+    )
+    return replace(
+        shift,
+        bound=replace(
+            bound,
+            method="One training, estimated propensities",
+            detail=bound.detail.replace("the given", "the estimated"),
+            assumption="that the memberships were drawn independently, with the probabilities that"
+            " the blind classifier estimated",
+        ),
     )
 
 
@@ -378,6 +493,7 @@ def _bounds(
                 scores[best],
                 truth,
                 coins=True,
+                propensity=options.propensity,
                 chosen_from=len(scores),
                 random_state=options.seed,
             )
@@ -519,6 +635,25 @@ def _play(
     return replace(game, target=trained)
 
 
+def _chances(propensity: Any, game: Game, *, coins: bool) -> FloatArray | None:
+    """Return (n,) the given propensities of the pool, checked."""
+    if propensity is None:
+        return None
+    if game.tossed:
+        raise InvalidInput(
+            "propensity: the model is not fitted, and its members are chosen here by fair coins;"
+            " leave it out."
+        )
+    if coins:
+        raise InvalidInput("propensity, coins: give one; fair coins are a propensity of 0.5.")
+    chances = one_run.checked_propensity(propensity, len(game.truth))
+    if np.any(game.truth & (chances == 0)) or np.any(~game.truth & (chances == 1)):
+        raise InvalidInput(
+            "propensity: is 0 for a member, or 1 for a non-member; such a row could not be there."
+        )
+    return chances
+
+
 def _check(game: Game) -> None:
     if count_rows(game.X) != len(game.y):
         raise InvalidInput(
@@ -538,7 +673,7 @@ def _enough(name: str, truth: Flags) -> None:
 
 
 def _white_box(
-    game: Game, population: tuple[Any, Any] | None, *, coins: bool
+    game: Game, population: tuple[Any, Any] | None, *, members: int
 ) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
     """Return the white-box scores of a linear model or a torch module; none for other models.
 
@@ -551,8 +686,6 @@ def _white_box(
     left_out = "The attacks on gradients were left out: "
     if _lacks_classes(model, game.y if population is None else _both(game.y, population[1])):
         return {}, (f"{left_out}the model has not seen every class of these rows.",)
-    # If coins chose the members, an attack must not know how many there are.
-    members = len(game.truth) // 2 if coins else int(np.count_nonzero(game.truth))
     try:
         scores = gradient_scores(model, game.X, game.y, members=members, population=population)
     except ExpostError as error:

@@ -12,8 +12,10 @@ import numpy as np
 from expost import _checks
 from expost.auditing.disparity import Disparity
 from expost.auditing.evidence import Flags
+from expost.auditing.fit import Fit
 from expost.auditing.lower_bounds import LowerBound
-from expost.auditing.roc import AttackFigures, Roc, RowAuc, roc
+from expost.auditing.roc import AttackFigures, Roc, RowAuc, auc, roc
+from expost.auditing.shift import Shift
 from expost.files.sealed import plain
 from expost.results import ScalarTable
 from expost.risk import Guarantee
@@ -21,6 +23,13 @@ from expost.types import Audience, FloatArray, IntArray
 
 __all__ = ["WARNING", "Audit", "Correlation", "Exposures"]
 
+# The confidence with which a model predicts its members worse than others: by chance it is rare.
+_MISREAD = 0.999
+# Ways to choose members that make them exchangeable with non-members, in words.
+_STATEMENTS = {
+    "coins": "fair coins chose the members",
+    "constant propensity": "every row was a member with the same probability",
+}
 WARNING = "This is an attack, not a guarantee: another attack may find what these miss."
 
 
@@ -101,6 +110,13 @@ class Audit(ScalarTable):
         Attacks that could not be run, and why.
     ids : tuple[Any, ...], optional
         A key for each row; None: rows are named by their index.
+    shift : Shift, optional
+        How well membership is predicted without the model; None if it was not tested.
+    chosen_by : str, default="unknown"
+        How the members were stated to be chosen: by ``coins`` that are fair, with one probability
+        for all rows (``constant propensity``) or one of each (``propensity``); or ``unknown``.
+    fit : Fit, optional
+        How well an existing model predicts its rows; None if unknown, or if it was trained here.
     notices : tuple[str, ...], default=()
         What a reader of the figures must know.
     """
@@ -118,6 +134,9 @@ class Audit(ScalarTable):
     confidence: float
     skipped: Mapping[str, str]
     ids: tuple[Any, ...] | None = None
+    shift: Shift | None = None
+    chosen_by: str = "unknown"
+    fit: Fit | None = None
     notices: tuple[str, ...] = ()
 
     audience = Audience.CURATOR_ONLY
@@ -156,6 +175,56 @@ class Audit(ScalarTable):
     def members(self) -> IntArray:
         """The rows that the model was trained on."""
         return np.flatnonzero(self.truth)
+
+    @property
+    def is_confounded(self) -> bool:
+        """Whether members and non-members differ without the model, for no known reason.
+
+        Then the success of an attack on these rows is no evidence of leakage.
+        """
+        return self.shift is not None and self.shift.is_detected and self.chosen_by != "propensity"
+
+    @property
+    def contradicted(self) -> str:
+        """The statement on the members that the shift contradicts; empty if there is none.
+
+        Coins of one probability make members and non-members exchangeable. Where they are not, no
+        bound on ε rests on the statement: ``bounds`` holds none from this one training.
+        """
+        return _STATEMENTS.get(self.chosen_by, "") if self.is_confounded else ""
+
+    @cached_property
+    def is_misread(self) -> bool:
+        """Whether the model may have been read wrongly, so that attacks cannot find anything.
+
+        It does not certainly predict the rows it was trained on better than a constant does, or it
+        certainly predicts them worse than other rows. A model of expost has its classes and
+        columns in its file.
+        """
+        if self.fit is None or self.guarantee is not None:
+            return False
+        if not self.fit.is_certain:
+            return True
+        if self.is_confounded or "loss" not in self.scores:
+            return False
+        return auc(self.scores["loss"], self.truth, confidence=_MISREAD).high < 0.5
+
+    def exceeds_blind(self, attack: str) -> bool:
+        """Return whether the AUC of an attack certainly exceeds that of the blind attack.
+
+        Parameters
+        ----------
+        attack : str
+            The name of the attack.
+
+        Returns
+        -------
+        bool
+            False without a blind attack.
+        """
+        if self.shift is None:
+            return False
+        return self.figures[attack].auc.low > self.shift.auc.value
 
     # -- compared with theory ------------------------------------------------------------------
 
@@ -272,6 +341,8 @@ class Audit(ScalarTable):
         if self.row_auc is not None:
             columns["row_auc"] = self.row_auc.value
             columns["row_auc_error"] = self.row_auc.error
+        if self.shift is not None:
+            columns["blind"] = self.shift.propensity
         # An attack may have the name of a column, e.g. loss.
         return columns | {f"score_{name}": np.asarray(score) for name, score in self.scores.items()}
 
@@ -307,6 +378,9 @@ class Audit(ScalarTable):
             "lower_bounds": [item.to_json() for item in self.bounds],
             "correlations": [item._asdict() for item in self.correlations],
             "disparity": [item.to_json() for item in self.disparity],
+            "members_chosen_by": self.chosen_by,
+            "shift": None if self.shift is None else self.shift.to_json(),
+            "fit": None if self.fit is None else self.fit.to_json(),
             "notices": list(self.notices),
         }
 

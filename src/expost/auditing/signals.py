@@ -137,7 +137,10 @@ def _checked(probabilities: Any, name: str) -> NDArray[np.float64]:
         )
     p = p.astype(np.float64, copy=False)
     if not np.all(p >= 0):
-        raise InvalidInput(f"{name}: gives probabilities that are NaN or negative.")
+        raise InvalidInput(
+            f"{name}: gives probabilities that are NaN or negative. If they are logits,"
+            " apply a softmax, or a sigmoid to one output (export an ONNX model with it)."
+        )
     if not np.all(np.abs(p.sum(axis=1) - 1) <= _SLACK):
         raise InvalidInput(
             f"{name}: has probabilities that do not sum to 1 in every row; pass those of all"

@@ -10,6 +10,8 @@ a fitted expost estimator             same mechanism with its constants, their o
                                       seed: simulations, not releases
 a scikit-learn estimator, Pipeline,   evaluated by predict_proba, else decision_function, else,
 search, fitted or not                 for a regression, predict; references are refitted clones
+a saved model, its path               loaded if that is safe (expost.auditing.model_files), and
+                                      evaluated; boosters and ONNX cannot be trained again
 train(X, y, seed) -> predict_proba    any training function (torch: see expost.torch)
 predict_proba, with ``train=``        a model that such a function has trained
 ====================================  ========================================================
@@ -18,6 +20,7 @@ predict_proba, with ``train=``        a model that such a function has trained
 differ from each other and are reproducible.
 """
 
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,6 +35,7 @@ from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.validation import check_is_fitted
 
 from expost import _checks
+from expost.auditing.model_files import load_model
 from expost.auditing.signals import Labels, Signals, count_rows, probabilities_of_scores
 from expost.auditing.training import (
     fingerprint,
@@ -41,6 +45,7 @@ from expost.auditing.training import (
     without_warnings,
 )
 from expost.errors import ExpostError, InvalidInput
+from expost.files.model_format import model_format
 from expost.mechanisms import Mechanism
 from expost.release import Release
 from expost.types import FloatArray
@@ -155,9 +160,15 @@ class EstimatorTarget:
     def description(self) -> str:
         """The class, and every parameter that is not a default; without random states."""
         model = self.prototype if self.can_train else self.estimator
+        # A model that was loaded from a file describes itself.
+        own = getattr(model, "description", None)
+        if isinstance(own, str):
+            return own
         whole = isinstance(model, BaseEstimator)
         representation = model.__repr__(N_CHAR_MAX=_LONGEST) if whole else repr(model)
-        return f"{type(model).__module__}: {without_addresses(' '.join(representation.split()))}"
+        text = without_addresses(" ".join(representation.split()))
+        module = _public_module(type(model))
+        return f"{module}.{text}" if text.startswith(type(model).__name__) else f"{module}: {text}"
 
     def signals(self, X: Any, y: Any) -> Signals:
         """Return what the attacker sees of these rows with these labels."""
@@ -299,6 +310,9 @@ class FunctionTarget:
     @property
     def description(self) -> str:
         """The function's name, and the fingerprint of its code."""
+        own = getattr(self.model, "description", None)
+        if isinstance(own, str):
+            return own
         function = self.train if self.train is not None else self.model
         named = function if hasattr(function, "__qualname__") else type(function)
         name = f"{named.__module__}.{named.__qualname__}"
@@ -366,7 +380,7 @@ def target_of(
         If the model has no probabilities, scores or predictions that an attack can use.
     """
     if isinstance(model, str | Path):
-        model = Release.load(model)
+        model = _loaded(model)
     release = model if isinstance(model, Release) else getattr(model, "release_", None)
     if isinstance(release, Release):
         if release.classes is None:
@@ -383,10 +397,20 @@ def target_of(
             "model: is a torch module; pass its training function as train=, or use"
             " expost.torch.torch_target."
         )
-    labels = Labels.of_numbers(y) if regression else _classes_of(y)
+    if regression is None:
+        regression = bool(getattr(model, "predicts_numbers", False))
+    labels = Labels.of_numbers(y) if regression else _classes_of(y, model)
     if train is None:
         return FunctionTarget(train=model, model=None, labels=labels)
     return FunctionTarget(train=train, model=model, labels=labels)
+
+
+def _loaded(path: str | Path) -> Any:
+    """Return the model in a file: a release, or a saved model of another library."""
+    kind = model_format(path)
+    if kind is None or not kind.is_foreign:
+        return Release.load(path)
+    return load_model(path).answering()
 
 
 def _estimator_target(model: Any, y: Any, regression: bool | None) -> EstimatorTarget:
@@ -398,6 +422,12 @@ def _estimator_target(model: Any, y: Any, regression: bool | None) -> EstimatorT
             f"model: {kind} has neither predict_proba nor decision_function, nor is it a regressor;"
             " wrap it in sklearn.calibration.CalibratedClassifierCV, or pass a training function."
         )
+    if getattr(model, "is_assumed", False) and regression is None and len(np.unique(y)) <= 2:
+        raise InvalidInput(
+            "model: has one output and does not state what it is, and the labels have two values;"
+            " name them in the order NO,YES with --classes (classes=) if the output is the"
+            " probability of the second, or pass regression=True in Python."
+        )
     known = None
     if not numbers and _is_fitted(model):
         known = getattr(model, "classes_", None)
@@ -408,6 +438,8 @@ def _estimator_target(model: Any, y: Any, regression: bool | None) -> EstimatorT
 
 
 def _predicts_numbers(model: Any) -> bool:
+    if hasattr(model, "predicts_numbers"):
+        return bool(model.predicts_numbers)
     try:
         # Only estimators of scikit-learn have tags: 1.7 warns about others, later versions raise.
         return hasattr(model, "__sklearn_tags__") and bool(is_regressor(model))
@@ -415,12 +447,19 @@ def _predicts_numbers(model: Any) -> bool:
         return False
 
 
-def _classes_of(y: Any) -> Labels:
-    labels = Labels.of_classes(y)
+def _classes_of(y: Any, model: Any) -> Labels:
+    labels = Labels.of_classes(y, getattr(model, "classes_", None))
     assert labels.classes is not None
     if labels.classes.dtype.kind == "f" and np.any(labels.classes % 1 != 0):
         raise InvalidInput("y: holds fractions, which are no classes; pass regression=True.")
     return labels
+
+
+def _public_module(kind: type) -> str:
+    """Return the module to import a class from: sklearn.tree, not sklearn.tree._classes."""
+    public = kind.__module__.partition("._")[0]
+    is_there = getattr(sys.modules.get(public), kind.__name__, None) is kind
+    return public if is_there else kind.__module__
 
 
 def _is_fitted(model: Any) -> bool:

@@ -23,7 +23,7 @@ _PANELS = {
     "Answer": ("epsilon", "profile", "risk", "audit"),
     "Publish": ("publish", "lookup", "forget", "card"),
     "Records": ("report", "ledger"),
-    "Check": ("check", "dossier", "verify"),
+    "Check": ("check", "conform", "dossier", "verify"),
 }
 
 
@@ -110,9 +110,9 @@ def _program(
     writes a page that may be published. A model is drawn once and recorded in the ledger.
 
     **Exit codes.** 0: done. 1: `doctor` found a problem, or stdout is full (the files are
-    complete). 2: an error in the options or the data; nothing is written. 3:
-    `epsilon` recommends no ε, `check` found a violated limit, `verify` a changed file. 4: `check`
-    found a limit that no result answers. 130, 143: interrupted.
+    complete). 2: an error in the options or the data; nothing is written. 3: `epsilon` recommends
+    no ε, or `check`, `conform` or `verify` found a violation. 4: `check` found a limit that no
+    result answers. 130, 143: interrupted.
 
     **Environment.** BROWSER (for --open), TMPDIR, NO_COLOR and OMP_NUM_THREADS (processors).
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         AuditRequest,
         CardRequest,
         CheckRequest,
+        ConformRequest,
         DemoRequest,
         DoctorRequest,
         DossierRequest,
@@ -39,6 +40,7 @@ __all__ = [
     "audit",
     "card",
     "check",
+    "conform",
     "demo",
     "doctor",
     "dossier",
@@ -186,9 +188,10 @@ def publish(request: "PublishRequest") -> None:
     """Publish a report in which people can bound their own privacy loss in a released model.
 
     DIR/report.json may be published: it holds the model, public constants and, if it is
-    data-dependent, a noisy gradient and Hessian; no row and no exact loss. report.html explains
-    its contents and how to look up a row. If DATA is given, comparison.CURATOR-ONLY.json and
-    .parquet compare its bounds with the exact losses.
+    data-dependent, a noisy gradient and Hessian; no row and no exact loss. report.html has a form
+    in which people type their own values; it computes their bounds in the browser and sends
+    nothing. If DATA is given, comparison.CURATOR-ONLY.json and .parquet compare the bounds with
+    the exact losses.
 
     A model with constants that were read from the data (means, scales, levels, labels) gives
     report.CURATOR-ONLY.json and its page instead. They name the constants, which ε does not
@@ -224,7 +227,8 @@ def lookup(request: "LookupRequest") -> None:
     """Report the largest privacy loss that a published model can have for one person.
 
     Reads report.json and the values you type. Nothing is sent, and nothing is written unless
-    you request a page, which only you can read and which holds none of your values.
+    you request a page, which only you can read and which holds none of your values. Without
+    --label the bounds of all labels are reported, which hold together.
 
     **Examples**
 
@@ -308,7 +312,7 @@ def risk(request: "RiskRequest") -> None:
 
     Give one guarantee or one goal. The answer has four bounds for an attacker who knows every
     other row: the posterior, the membership advantage, the true-positive rate and 1 in k. No data
-    is read. The answer is public unless the MODEL needs review.
+    is read. The answer is public unless the MODEL needs review. Of a profile it is curator-only.
 
     With --rows and --features it also forecasts the utility of a linear model, and how many
     rows a better one needs. The default of δ is then that of a release.
@@ -328,6 +332,8 @@ def risk(request: "RiskRequest") -> None:
     `expost risk --one-in 100 --prior 0.001 --delta 1e-6 --plot risk.png`
 
     `expost risk report/model.json --open`
+
+    `expost risk report --baseline 1/1000`
     """
     from expost.jobs import risk as job
 
@@ -344,9 +350,9 @@ def risk(request: "RiskRequest") -> None:
 def audit(request: "AuditRequest") -> None:
     """Attack a model: report which rows can be recognised as training data, and how reliably.
 
-    Membership inference by thresholds, shadow models, LiRA and RMIA, on a released model.json, any
-    scikit-learn class, or answers computed elsewhere. This is an attack, not a guarantee: other
-    attacks may find what these miss.
+    Membership inference by thresholds, shadow models, LiRA and RMIA, on a released model.json, a
+    saved model, any scikit-learn class, or answers computed elsewhere. This is an attack, not a
+    guarantee: other attacks may find what these miss.
 
     The results are for the curator only: DIR/report.CURATOR-ONLY.html is the page to read (.md the
     same as text), roc and exposure its figures, audit.CURATOR-ONLY.json and .parquet hold a line
@@ -357,8 +363,7 @@ def audit(request: "AuditRequest") -> None:
     `expost audit people.csv --target income --estimator sklearn.tree.DecisionTreeClassifier --out
     audit`
 
-    `expost audit people.csv --target income --model report/model.json --holdout others.csv
-    --group sex --out audit`
+    `expost audit people.csv --target income --model forest.onnx --holdout others.csv --out audit`
 
     `expost audit --arrays losses.npz --out audit`
     """
@@ -461,6 +466,37 @@ def check(request: "CheckRequest") -> None:
         raise typer.Exit(outcome.exit_code)
 
 
+def conform(request: "ConformRequest") -> None:
+    """Check a private training step against its claims: clipping, noise, divisor, sampling.
+
+    Runs TRAINER, module:function of the current folder, on synthetic rows whose gradients are
+    known, and compares what it publishes with the claims. Code of the module is executed; none of
+    your data is read. TRAINER is a training loop that yields after each step (docs/dp-sgd.md).
+
+    Prints a verdict on each claim, with its evidence. Exit code 3: a claim is violated. A trainer
+    that keeps its claims is reported with a probability of at most --false-alarm. The result is
+    public.
+
+    **Examples**
+
+    `expost conform steps:trainer --clip 1 --noise-multiplier 1.1 --sampling-rate 0.25`
+
+    `expost conform steps:trainer --clip 1 --noise-multiplier 1.1 --sampling-rate 0.25 --n-public
+    --not-finite absent --out conformance`
+    """
+    from expost.jobs import conform as job
+
+    outcome, files = job.run(request)
+    if request.as_json:
+        print_json(request, files, outcome.to_dict(), dict)
+    else:
+        print("\n".join([str(outcome), *page_lines(files)]))
+    if request.open_page:
+        show(files["report"])
+    if outcome.exit_code:
+        raise typer.Exit(outcome.exit_code)
+
+
 def dossier(request: "DossierRequest") -> None:
     """Answer what authorities and standards ask of a model, item by item, from its results.
 
@@ -494,12 +530,15 @@ def dossier(request: "DossierRequest") -> None:
 def verify(request: "VerifyRequest") -> None:
     """Compare the files of a folder with the checksums in its manifest.
 
-    Prints a line for each file: ok, changed, missing or additional (not in the manifest). Exit
-    code 3: a file is not ok. A manifest is no signature: keep its own checksum elsewhere.
+    Prints a line for each file: ok, changed, missing or additional (not in the manifest). Results
+    are compared where salts.CURATOR-ONLY.json is in the folder, and are not checked elsewhere.
+    Exit code 3: a file is not ok. A manifest is no signature: keep its own checksum elsewhere.
 
     **Examples**
 
     `expost verify dossier`
+
+    `expost verify dossier archive/report archive/audit`
     """
     from expost.jobs import check as job
 

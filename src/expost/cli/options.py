@@ -18,6 +18,7 @@ from typing import (
 )
 
 import typer
+from typer.core import TyperCommand
 
 from expost.jobs.options import Option, flag_of, options_of
 
@@ -72,7 +73,23 @@ def add_command(
     call.__signature__ = inspect.Signature([first, *parameters])  # type: ignore[attr-defined]
     call.__annotations__ = {item.name: item.annotation for item in (first, *parameters)}
     call.__doc__ = inspect.getdoc(run)
-    app.command(name, rich_help_panel=panel)(call)
+    app.command(name, cls=_Command, rich_help_panel=panel)(call)
+
+
+class _Command(TyperCommand):
+    """A command that answers an unknown option with the one that was meant."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            if hasattr(error, "possibilities") and hasattr(error, "option_name"):
+                from expost._checks import closest
+
+                flags = {flag.strip("-"): flag for each in self.params for flag in each.opts}
+                meant = closest(error.option_name.strip("-"), flags)
+                error.possibilities = None if meant is None else [flags[meant]]
+            raise
 
 
 def with_values(arguments: Sequence[str]) -> list[str]:

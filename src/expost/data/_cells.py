@@ -274,12 +274,15 @@ def declared(label: str, schema: Any) -> tuple[RawColumn, ...]:
         ) from None
 
 
-def check_names(label: str, names: Sequence[str]) -> None:
-    """Raise unless all names are present, free of control characters, and differ without case."""
+def check_names(label: str, names: Sequence[str], *, start: int = 1) -> None:
+    """Raise unless all names are present, free of control characters, and differ without case.
+
+    ``start`` is the position of the first column in the file.
+    """
     if not names:
         raise InvalidInput(f"{label}: has no columns: must have at least one.")
     positions: dict[str, int] = {}
-    for position, name in enumerate(names, start=1):
+    for position, name in enumerate(names, start=start):
         if not name.strip():
             raise InvalidInput(f"{label}: column {position} has no name; name every column.")
         if any(ord(mark) < 32 or ord(mark) == 127 for mark in name):

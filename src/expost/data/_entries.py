@@ -73,6 +73,8 @@ class NumericEntry:
         The origin of ``fill``.
     indicator : bool
         Whether a missing x also sets a second, 0/1 feature.
+    unit : str | None
+        The unit of x as a form shows it, e.g. "years"; a person gave it.
     """
 
     name: str
@@ -83,6 +85,7 @@ class NumericEntry:
     fill: float | None = None
     fill_mark: Mark | None = None
     indicator: bool = True
+    unit: str | None = None
 
     kind: ClassVar[Kind] = "numeric"
 
@@ -167,7 +170,7 @@ class NumericEntry:
             value |= {"fill": self.fill, "fill_origin": self.fill_mark.value}
             if not self.indicator:
                 value["indicator"] = False
-        return value
+        return value if self.unit is None else value | {"unit": self.unit}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -445,12 +448,12 @@ def entry_from_json(name: str, value: Any, *, strict: bool) -> Entry:
     """
     where = f"columns[{name!r}]"
     if not strict and isinstance(value, Mapping) and "range" in value:
-        fields = members(where, value, required=("range",), optional=("kind", "fill"))
+        fields = members(where, value, required=("range",), optional=("kind", "fill", "unit"))
         if fields.get("kind", "numeric") != "numeric":
             raise InvalidInput(f"{where}.kind: must be 'numeric' with a range.")
         low, high = range_of(f"{where}.range", fields["range"])
         value = {"mean": low + (high - low) / 2, "scale": (high - low) / 2, "cut": 1.0}
-        value |= {key: fields[key] for key in ("fill",) if fields.get(key) is not None}
+        value |= {key: fields[key] for key in ("fill", "unit") if fields.get(key) is not None}
     if isinstance(value, Mapping) and "levels" in value:
         return _level_entry(name, where, value, strict)
     return _numeric_entry(name, where, value, strict)
@@ -468,10 +471,13 @@ def range_of(where: str, value: Any) -> tuple[float, float]:
 
 def _numeric_entry(name: str, where: str, value: Any, strict: bool) -> NumericEntry:
     required = ("kind", "mean", "scale", "cut", "origin") if strict else ("mean", "scale")
-    optional = ("kind", "origin", "cut", "fill", "fill_origin", "indicator")
+    optional = ("kind", "origin", "cut", "fill", "fill_origin", "indicator", "unit")
     fields = members(where, value, required=required, optional=optional)
     if not isinstance(fields.get("indicator", True), bool):
         raise InvalidInput(f"{where}.indicator: must be true or false.")
+    unit = fields.get("unit")
+    if unit is not None and not (isinstance(unit, str) and unit.strip()):
+        raise InvalidInput(f"{where}.unit: must be a string such as 'years'.")
     if fields.get("kind", "numeric") != "numeric":
         raise InvalidInput(f"{where}.kind: must be 'numeric' with a mean and a scale.")
     scale = finite(f"{where}.scale", fields["scale"])
@@ -492,6 +498,7 @@ def _numeric_entry(name: str, where: str, value: Any, strict: bool) -> NumericEn
         fill=None if fill is None else finite(f"{where}.fill", fill),
         fill_mark=None if fill is None else _given(where, fields, "fill_origin"),
         indicator=fields.get("indicator", True),
+        unit=None if unit is None else unit.strip(),
     )
 
 

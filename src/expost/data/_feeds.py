@@ -83,6 +83,8 @@ class Origin:
         Whether the first line of a CSV file may be a row.
     key : str | None
         The column that a database orders the rows by.
+    notice : str
+        A possibly unintended effect of opening it; empty if there is none.
     """
 
     label: str
@@ -92,6 +94,7 @@ class Origin:
     files: tuple[Stamp, ...] = ()
     doubtful_header: bool = False
     key: str | None = None
+    notice: str = ""
 
     @cached_property
     def _positions(self) -> dict[str, int]:

@@ -48,6 +48,10 @@ _FETCH = 2**14
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _NUMBER = re.compile(r"[+-]?[0-9.]*[0-9][0-9.]*([eE][+-]?[0-9]+)?")
 _GLOB_MARKS = frozenset("*?[")
+_ROW_NAMES = (
+    "The first column has no name and was left out, as the row names that pandas and R write; name"
+    " it to use it."
+)
 
 
 def open_origin(
@@ -213,19 +217,24 @@ def _csv(paths: Sequence[Path], delimiter: str | None) -> Origin:
                 " compression: files read together must agree in all of them."
             )
     label = _label(paths)
-    check_names(label, first.names)
+    # A first column without a name holds the names of the rows, as pandas and R write them.
+    skipped = int(len(first.names) > 1 and not first.names[0])
+    names = first.names[skipped:]
+    check_names(label, names, start=1 + skipped)
 
     def batches(indices: Sequence[int], check: bool) -> Iterator[Any]:
+        own = [index + skipped for index in indices]
         for path in paths:
-            yield from csv_batches(path, first, indices, check=check)
+            yield from csv_batches(path, first, own, check=check)
 
     return Origin(
         label=label,
         feed=StreamFeed(label=label, batches=batches, files=stamps),
-        columns=tuple(RawColumn(name=name, type="cell", described="text") for name in first.names),
+        columns=tuple(RawColumn(name=name, type="cell", described="text") for name in names),
         rows=None,
         files=stamps,
-        doubtful_header=any(_NUMBER.fullmatch(name) for name in first.names),
+        doubtful_header=any(_NUMBER.fullmatch(name) for name in names),
+        notice=_ROW_NAMES if skipped else "",
     )
 
 

@@ -47,6 +47,8 @@ class Given:
         The numbers that stand for missing cells of ``ranges``.
     missing_levels : tuple[str, ...]
         The columns of ``blank`` whose missing cells have a feature of their own.
+    units : Mapping[str, str]
+        The units of numeric columns.
     """
 
     entries: Mapping[str, Entry]
@@ -54,6 +56,7 @@ class Given:
     blank: Mapping[str, Kind] = field(default_factory=dict)
     fills: Mapping[str, float] = field(default_factory=dict)
     missing_levels: tuple[str, ...] = ()
+    units: Mapping[str, str] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
     target: str | None = None
     classes: tuple[str, ...] | None = None
@@ -79,10 +82,16 @@ class Given:
         filled = {name: value for name, value in columns.items() if name not in blank}
         if norm is not None and not _entries.finite("data_norm", norm) > 0:
             raise InvalidInput(f"data_norm={norm!r}: must be > 0.")
+        entries = {
+            name: _entries.entry_from_json(name, entry, strict=False)
+            for name, entry in filled.items()
+        }
         return cls(
-            entries={
-                name: _entries.entry_from_json(name, entry, strict=False)
-                for name, entry in filled.items()
+            entries=entries,
+            units={
+                name: entry.unit
+                for name, entry in entries.items()
+                if isinstance(entry, NumericEntry) and entry.unit is not None
             },
             ranges={
                 name: _entries.range_of(f"columns[{name!r}].range", entry["range"])
@@ -345,7 +354,8 @@ def _with_given_missing(entry: Entry, given: Given) -> Entry:
     if isinstance(entry, LevelEntry):
         given_level = entry.name in given.missing_levels
         return replace(entry, missing_mark=Mark.GIVEN) if given_level else entry
-    fill = given.fills.get(entry.name)
+    fill, unit = given.fills.get(entry.name), given.units.get(entry.name)
+    entry = replace(entry, unit=unit)
     return entry if fill is None else replace(entry, fill=fill, fill_mark=Mark.GIVEN)
 
 

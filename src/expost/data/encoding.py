@@ -1,6 +1,6 @@
 """The public constants that turn a table into features.
 
-    table    = open_table("people.csv", missing=("", "?"))
+    table    = open_table("people.csv", missing=("", "NA"))
     encoding = Encoding.read(table, target="income")
     encoded  = encoding.encode_table(table)        # X (n, d), y (n,), ids
 
@@ -39,7 +39,7 @@ __all__ = ["MISSING", "Encoded", "Encoding", "given_encoding", "open_encoded"]
 _FORMAT = "expost encoding"
 _VERSION = 2
 # The default tokens of a missing cell.
-MISSING = ("", "?")
+MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "NULL", "null")
 # Releases histograms of these columns of a table, which have a range, or None if of levels.
 ReleaseHistograms = Callable[[Table, Mapping[str, tuple[float, float] | None]], Histograms]
 # Entries of X per block.
@@ -597,8 +597,9 @@ class Encoding:
 def _as_released(entry: Entry | None, released: Entry | None) -> Entry | None:
     """Return ``entry`` with the released encoding of missing cells, where its own was given."""
     if isinstance(entry, NumericEntry) and isinstance(released, NumericEntry):
-        own = entry.fill_mark is not Mark.GIVEN
-        if own:
+        # A unit changes no number.
+        entry = replace(entry, unit=None)
+        if entry.fill_mark is not Mark.GIVEN:
             return entry
         return replace(entry, fill=released.fill, fill_mark=released.fill_mark)
     if isinstance(entry, LevelEntry) and isinstance(released, LevelEntry):
@@ -678,7 +679,7 @@ def open_encoded(
         As in :meth:`Encoding.read`.
     given : Encoding | Mapping[str, Any] | None
         As in :meth:`Encoding.read`.
-    missing : Sequence[str], default=("", "?")
+    missing : Sequence[str], default=MISSING
         As in :func:`open_table`.
     columns : Sequence[str], optional
         As in :func:`open_table`.

@@ -1,6 +1,6 @@
 """Tables that are read in blocks and in order, in passes of an engine.
 
-    table = open_table("people.csv", id_column="number", missing=("", "?"))
+    table = open_table("people.csv", id_column="number", missing=("", "NA"))
     for block in table.blocks(10_000): ...
 
 Conventions
@@ -98,7 +98,8 @@ class Table:
     @property
     def notices(self) -> tuple[str, ...]:
         """Notes on possibly unintended effects, each a sentence."""
-        notices = [*(column.notice for column in self.columns if column.notice), *self.left_out]
+        columns = (column.notice for column in self.columns)
+        notices = [*filter(None, (self.origin.notice, *columns)), *self.left_out]
         if self.origin.doubtful_header:
             notices.insert(
                 0,
@@ -374,6 +375,7 @@ class Table:
             rows=len(index),
             doubtful_header=self.origin.doubtful_header,
             key=self.origin.key,
+            notice=self.origin.notice,
         )
         kinds: dict[str, Kind | None] = {
             column.name: None if column.kind == "boolean" else column.kind

@@ -117,7 +117,7 @@ class UnitBall:
         # Entries of a plain matrix are checked by the squares of its rows (:meth:`_into`).
         features = X if _is_plain(X) else _checks.matrix(X, min_rows=1)
         count, width = features.shape
-        factor, constant = self._factors(width)
+        factor, constant = self.factors(width)
         rows = np.empty((count, width + self.fit_intercept))
         clipped = 0
         for start in range(0, count, _CHUNK_ROWS):
@@ -170,7 +170,7 @@ class UnitBall:
         width = len(vector) - self.fit_intercept
         if not width >= 1:
             raise InvalidInput("theta has no coordinate for a feature: must have at least one.")
-        factor, constant = self._factors(width)
+        factor, constant = self.factors(width)
         coef = vector[:width] * factor / self.data_norm
         return coef, float(vector[width] * constant) if self.fit_intercept else 0.0
 
@@ -197,7 +197,7 @@ class UnitBall:
         vector = self._vector("coef", coef)
         if not math.isfinite(intercept):
             raise InvalidInput(f"intercept={intercept!r}: must be finite.")
-        factor, constant = self._factors(len(vector))
+        factor, constant = self.factors(len(vector))
         theta = vector * self.data_norm / factor
         if self.fit_intercept:
             return np.append(theta, intercept / constant)
@@ -279,8 +279,21 @@ class UnitBall:
         except OverflowError:  # an integer too large for float64
             raise InvalidInput("unit_ball: its numbers must be within float64.") from None
 
-    def _factors(self, width: int) -> tuple[float, float]:
-        """Return the factor of x/q, and the constant coordinate (0 without an intercept)."""
+    def factors(self, width: int) -> tuple[float, float]:
+        """Return the factor of x/q, and the constant coordinate (0 without an intercept).
+
+        Parameters
+        ----------
+        width : int
+            The number d of features.
+
+        Returns
+        -------
+        factor : float
+            κ√(1 − s²), or κ without an intercept.
+        constant : float
+            κs.
+        """
         shrink = 1 - (width + self.fit_intercept + _SLACK) * ROUNDOFF
         if not self.fit_intercept:
             return shrink, 0.0

@@ -12,13 +12,27 @@ from dataclasses import dataclass
 from expost.dossier.evidence import Evidence
 from expost.dossier.items import Deployment, Status
 from expost.mechanisms.statement import relation_text
-from expost.numbers import LEAST_DOUBT, chance, count, fixed, number, percent, upper_text
+from expost.numbers import (
+    LEAST_DOUBT,
+    chance,
+    count,
+    fixed,
+    in_words,
+    number,
+    percent,
+    share,
+)
 from expost.risk.attacks import RISKS
 from expost.types import Audience
 
 __all__ = ["ANSWERS", "Answer", "Figure"]
 
 _AUDIT = "expost audit DATA --target COLUMN --model model.json --holdout OTHERS --out DIR"
+_CONFOUNDED = (
+    "Attacks were run, but members and non-members differ without the model, so that the attacks"
+    " prove little. Audit rows that were drawn from the same table by coins."
+)
+_CHOSEN = {"coins": "by fair coins", "propensity": "with given probabilities"}
 _PUBLIC = Audience.PUBLIC
 _CURATOR = Audience.CURATOR_ONLY
 
@@ -37,12 +51,15 @@ class Figure:
         The kind of the result that it comes from.
     audience : Audience
         Who may read it.
+    assumption : str
+        What it assumes; "" if nothing.
     """
 
     label: str
     value: str
     result: str
     audience: Audience = _PUBLIC
+    assumption: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +82,11 @@ class Answer:
     text: str
     figures: tuple[Figure, ...] = ()
     command: str = ""
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What its figures assume, each once."""
+        return tuple(dict.fromkeys(each.assumption for each in self.figures if each.assumption))
 
 
 def _not_done(text: str, *figures: Figure, command: str = "") -> Answer:
@@ -94,8 +116,8 @@ def _guarantee(evidence: Evidence) -> tuple[Figure, ...]:
     if guarantee is None or not guarantee.epsilon < math.inf:
         return ()
     return (
-        Figure(label="ε", value=upper_text(guarantee.epsilon), result=guarantee.source),
-        Figure(label="δ", value=upper_text(guarantee.delta), result=guarantee.source),
+        Figure(label="ε", value=number(guarantee.epsilon, "up", 6), result=guarantee.source),
+        Figure(label="δ", value=number(guarantee.delta, "up"), result=guarantee.source),
     )
 
 
@@ -108,7 +130,7 @@ def _bound(evidence: Evidence, name: str, label: str) -> tuple[Figure, ...]:
     route = next((route.key for route in bounds.routes if route.key in shown), None)
     if route is None:
         return ()
-    return (Figure(label=label, value=f"at most {shown[route]}", result=guarantee.source),)
+    return (Figure(label=label, value=in_words(shown[route]), result=guarantee.source),)
 
 
 def _posterior(evidence: Evidence) -> tuple[Figure, ...]:
@@ -120,16 +142,39 @@ def _posterior(evidence: Evidence) -> tuple[Figure, ...]:
 
 
 def _beyond(evidence: Evidence, risk: str, label: str = "") -> tuple[Figure, ...]:
-    """Return the bound on an attack beyond membership at the baseline."""
+    """Return the bounds on an attack beyond membership, of the guarantee and of any row."""
     bounds, guarantee = evidence.bounds, evidence.guarantee
     if bounds is None or guarantee is None:
         return ()
+    label, start = label or RISKS[risk].label, share(evidence.baselines[risk])
+    rows, assumption = evidence.rows.get(risk, {}), RISKS[risk].assumption
+    if risk in evidence.assumed:
+        assumption += (
+            f" The baseline here, {start}, is the default and not from the data: name your own with"
+            " --baseline."
+        )
+    texts = {
+        "baseline_posterior": f"Posterior that the row was used, from {start}, the largest of any"
+        " row in this model",
+        "attack_bound": f"Chance of {label}, {start} without the model, the largest of any row over"
+        " releases",
+    }
     return (
         Figure(
-            label=f"Chance of {label or RISKS[risk].label}, {chance(evidence.baseline)} without the"
-            " model",
-            value=f"at most {chance(_chance(evidence, risk))}",
+            label=f"Chance of {label}, {start} without the model",
+            value=in_words(percent(_chance(evidence, risk), "up")),
             result=guarantee.source,
+            assumption=assumption,
+        ),
+        *(
+            Figure(
+                label=texts[name],
+                value=in_words(percent(value, "up")),
+                result="profile",
+                audience=_CURATOR,
+                assumption=assumption,
+            )
+            for name, value in rows.items()
         ),
     )
 
@@ -146,7 +191,7 @@ def _most_exposed(evidence: Evidence) -> tuple[Figure, ...]:
     return (
         Figure(
             label="The attacker's certainty about the most exposed row in this model",
-            value=f"at most {percent(max(largest), 'up')}",
+            value=in_words(percent(max(largest), "up")),
             result="profile",
             audience=_CURATOR,
         ),
@@ -194,6 +239,15 @@ def _run(evidence: Evidence) -> tuple[Figure, ...]:
     if evidence.attacked_rows:
         rows = count(evidence.attacked_rows)
         figures.append(Figure(label="Members and non-members", value=rows, result="audit"))
+    audits = evidence.facts.audits
+    fewest = min(each.references for each in audits)
+    chosen = ", ".join(dict.fromkeys(_CHOSEN.get(each.chosen_by, "unknown") for each in audits))
+    figures.append(Figure(label="References", value=count(fewest), result="audit"))
+    figures.append(Figure(label="Members were chosen", value=chosen, result="audit"))
+    dates = [made for kind, made in evidence.facts.dates if kind == "audit"]
+    if dates:
+        date = f"{min(dates):%Y-%m-%d}"
+        figures.append(Figure(label="Date of the audit", value=date, result="audit"))
     return tuple(figures)
 
 
@@ -208,6 +262,8 @@ def _attacked(evidence: Evidence, deployment: Deployment, text: str, *more: Figu
     """Return a tested answer; attackers who see the weights need a white-box attack."""
     if not evidence.attacks:
         return _not_done("No attack was run on this model.", command=_AUDIT)
+    if evidence.is_confounded and not evidence.is_refuted:
+        return _not_done(_CONFOUNDED, *_attacks(evidence), command=_AUDIT)
     if deployment.sees_weights and not evidence.has_white_box:
         return _not_done(
             "The attacks that were run use answers alone, and an attacker has the weights.",
@@ -220,8 +276,8 @@ def _attacked(evidence: Evidence, deployment: Deployment, text: str, *more: Figu
 def _likelihood(evidence: Evidence, deployment: Deployment) -> Answer:
     text = (
         f"The bounds hold for every {_unit_of(evidence)}, whatever the data, against an attacker"
-        " who knows all other rows. The first is on a row that is reconstructed, the second on"
-        " knowing that the row was in the data."
+        " who knows all other rows. They are on a row that is reconstructed, and on knowing that"
+        " the row was in the data."
     )
     figures = _beyond(evidence, "reconstruction")
     return _largest(evidence, text, *figures, bound=_chance(evidence, "reconstruction"))
@@ -300,7 +356,6 @@ def _purposes(evidence: Evidence, deployment: Deployment) -> Answer:
 def _risks(evidence: Evidence, deployment: Deployment) -> Answer:
     text = (
         "The guarantee bounds what the model adds to the chance of each attack, for every person."
-        " Harm that does not come from presence in the training data is not part of it."
     )
     figures = (
         *_posterior(evidence),
@@ -317,9 +372,19 @@ def _risks(evidence: Evidence, deployment: Deployment) -> Answer:
 def _measures(evidence: Evidence, deployment: Deployment) -> Answer:
     text = (
         "Random noise was added when the model was trained, so that it is differentially private."
-        " Measures of organisation are not among the results."
     )
     return _proved(evidence, text, *_guarantee(evidence))
+
+
+def _other_harm(evidence: Evidence, deployment: Deployment) -> Answer:
+    return _not_done(
+        "Harm that does not come from presence in the training data, such as a wrong or unfair"
+        " prediction, is not among the results."
+    )
+
+
+def _organisation(evidence: Evidence, deployment: Deployment) -> Answer:
+    return _not_done("Measures of organisation are not among the results.")
 
 
 def _erasure(evidence: Evidence, deployment: Deployment) -> Answer:
@@ -414,8 +479,8 @@ def _composition(evidence: Evidence, deployment: Deployment) -> Answer:
             " were read from the data, and so have all of them together.",
             *figures,
         )
-    at = f"ε of all of them together, at δ = {upper_text(listing.delta)}"
-    figures.append(Figure(label=at, value=f"at most {upper_text(epsilon, 3)}", result="ledger"))
+    at = f"ε of all of them together, at δ = {number(listing.delta, 'up')}"
+    figures.append(Figure(label=at, value=f"at most {number(epsilon, 'up')}", result="ledger"))
     if evidence.is_refuted:
         return _proved(evidence, "")
     return Answer(
@@ -464,13 +529,14 @@ def _bias(evidence: Evidence, deployment: Deployment) -> Answer:
     if not evidence.attacks or not evidence.groups:
         return _not_done(
             "Groups of people were not compared. The guarantee is the same for everybody; the"
-            " accuracy of the model and the success of attacks may differ.",
+            " success of attacks may differ.",
             command=f"{_AUDIT} --group COLUMN",
         )
+    if evidence.is_confounded:
+        return _not_done(_CONFOUNDED, command=f"{_AUDIT} --group COLUMN")
     return Answer(
         status=Status.TESTED,
-        text="The success of the strongest attack was compared between groups. The accuracy of the"
-        " model was not.",
+        text="The success of the strongest attack was compared between groups.",
         figures=(
             Figure(
                 label="Columns by which groups were compared",
@@ -479,6 +545,10 @@ def _bias(evidence: Evidence, deployment: Deployment) -> Answer:
             ),
         ),
     )
+
+
+def _group_accuracy(evidence: Evidence, deployment: Deployment) -> Answer:
+    return _not_done("The accuracy of the model was not compared between groups.")
 
 
 def _security(evidence: Evidence, deployment: Deployment) -> Answer:
@@ -570,7 +640,9 @@ ANSWERS: Mapping[str, _Answers] = {
     "documentation": _documentation,
     "purposes": _purposes,
     "risks": _risks,
+    "other_harm": _other_harm,
     "measures": _measures,
+    "organisation": _organisation,
     "erasure": _erasure,
     "copies": _copies,
     "unit": _unit,
@@ -579,6 +651,7 @@ ANSWERS: Mapping[str, _Answers] = {
     "algorithm": _algorithm,
     "correctness": _correctness,
     "bias": _bias,
+    "group_accuracy": _group_accuracy,
     "security": _security,
     "handling": _handling,
     "worst_case": _worst_case,

@@ -1,7 +1,7 @@
 """A dossier: every item with its status, its answer, its figures and its source; gaps first."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,12 @@ from expost.dossier.answers import ANSWERS, Answer
 from expost.dossier.evidence import Evidence, ResultFile, read_evidence
 from expost.dossier.items import ITEMS, Deployment, Item, Status
 from expost.errors import InvalidInput
+from expost.mechanisms.statement import description_at
 from expost.results import Displayed
 from expost.types import Audience
 
-__all__ = ["BASELINE", "DISCLAIMER", "Answered", "Dossier", "make_dossier"]
+__all__ = ["DISCLAIMER", "Answered", "Dossier", "make_dossier"]
 
-# The chance of success without a release, of attacks beyond membership.
-BASELINE = 1 / 1000
 # The only sentence in which the word occurs.
 DISCLAIMER = (
     "No compliance with any law or standard is claimed: that is for the controller and the"
@@ -72,6 +71,7 @@ class Answered:
                 }
                 for figure in self.answer.figures
             ],
+            "assumptions": list(self.answer.assumptions),
             "command": self.answer.command or None,
         }
 
@@ -88,23 +88,26 @@ class Dossier(Displayed):
         Who may read the dossier. It holds no figure of a stricter audience.
     answers : tuple[Answered, ...]
         Every item, in the order of the table of items.
-    baseline : float
-        The baseline of the bounds beyond membership.
+    baselines : Mapping[str, float]
+        The baseline of each bound beyond membership, by the name of the risk.
     model : str | None
         The model in one line; None if none was given.
     files : tuple[ResultFile, ...]
         The results that the reader may know of.
     kinds : tuple[str, ...]
         The kinds of all results that were read.
+    results : tuple[tuple[str, Path], ...]
+        The kind and the path of every file that was read, of any audience.
     """
 
     deployment: Deployment
     audience: Audience
     answers: tuple[Answered, ...]
-    baseline: float
+    baselines: Mapping[str, float]
     model: str | None
     files: tuple[ResultFile, ...]
     kinds: tuple[str, ...]
+    results: tuple[tuple[str, Path], ...]
 
     def of(self, status: Status) -> tuple[Answered, ...]:
         """Return the items that apply and have this status.
@@ -164,7 +167,7 @@ class Dossier(Displayed):
             "meaning": self.audience.meaning,
             "context": self.deployment.value,
             "attacker": self.deployment.attacker,
-            "baseline": self.baseline,
+            "baselines": dict(self.baselines),
             "disclaimer": DISCLAIMER,
             "model": self.model,
             "items": [each.fields() for each in self.ordered],
@@ -179,7 +182,7 @@ def make_dossier(
     *,
     context: Deployment | str,
     audience: Audience | str = Audience.PUBLIC,
-    baseline: float = BASELINE,
+    baseline: float | Mapping[str, float] | None = None,
 ) -> Dossier:
     """Answer what authorities and standards ask of a model, from its stored results.
 
@@ -191,8 +194,10 @@ def make_dossier(
         Who can use the model: "public-model", "api" or "internal".
     audience : Audience | str, default=Audience.PUBLIC
         "public": public figures and statuses. "curator-only": every figure.
-    baseline : float, default=1/1000
-        The chance of success without the model, for attacks beyond membership.
+    baseline : float | Mapping[str, float], optional
+        The probability with which attacks beyond membership succeed without the model: one for all,
+        or a mapping from "reidentification", "attribute_inference" or "reconstruction". Of risks
+        that it does not name, 1/1000.
 
     Returns
     -------
@@ -207,7 +212,7 @@ def make_dossier(
     names = tuple(each.value for each in Deployment)
     _checks.one_of("context", context.value if isinstance(context, Deployment) else context, names)
     deployment, readers = Deployment(context), _readers(audience)
-    evidence = read_evidence(paths, baseline=_checks.probability("baseline", baseline))
+    evidence = read_evidence(paths, baseline=baseline)
     if readers is Audience.PUBLIC:
         readers = evidence.audience
     answers = tuple(
@@ -222,10 +227,11 @@ def make_dossier(
         deployment=deployment,
         audience=readers,
         answers=answers,
-        baseline=evidence.baseline,
+        baselines=evidence.baselines,
         model=_model(evidence),
         files=tuple(file for file in evidence.files if _may_know(file, readers)),
         kinds=tuple(dict.fromkeys(file.kind for file in evidence.files)),
+        results=tuple(evidence.results),
     )
 
 
@@ -253,7 +259,10 @@ def _may_know(file: ResultFile, readers: Audience) -> bool:
 
 
 def _model(evidence: Evidence) -> str | None:
-    guarantee = evidence.guarantee
-    if guarantee is None or not guarantee.epsilon < math.inf:
+    """Return the model in one line, with the stored guarantee, a report included."""
+    guarantee, release = evidence.guarantee, evidence.release
+    if guarantee is None or release is None or not guarantee.epsilon < math.inf:
         return None
-    return guarantee.description
+    mechanism = release.mechanism
+    line = description_at(mechanism, guarantee.epsilon, guarantee.delta or None)
+    return f"{line}, n = {mechanism.rows}, d = {mechanism.dimension}"

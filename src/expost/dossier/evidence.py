@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,13 +16,17 @@ from expost.files.sealed import number
 from expost.ledger import Ledger, Listing
 from expost.policy.facts import AuditFacts, Facts, GuaranteeFacts, read_facts
 from expost.profiles import identifiability
+from expost.profiles.stored import StoredProfile
 from expost.publishing.report import PublishedReport
 from expost.release import Release
+from expost.risk.attacks import RISKS, baselines_of
 from expost.risk.statement import Identifiability
 from expost.types import Audience
 
-__all__ = ["Evidence", "ResultFile", "read_evidence"]
+__all__ = ["BASELINE", "Evidence", "ResultFile", "read_evidence"]
 
+# The chance of success without a release, of attacks beyond membership.
+BASELINE = 1 / 1000
 # What a format is called, and the name of its copy in a dossier.
 _KINDS = {
     Release.FORMAT: ("model", "result-model.json"),
@@ -89,8 +93,13 @@ class Evidence:
         The number of columns by which an audit compared groups; the class is not counted.
     lower_bounds : tuple[float, ...]
         The lower bounds on ε that audits state.
-    baseline : float
-        The probability with which attacks beyond membership succeed without a release.
+    baselines : Mapping[str, float]
+        The probability with which each attack beyond membership succeeds without a release, by the
+        name of the risk.
+    assumed : frozenset[str]
+        The risks whose baseline is the default.
+    profiles : tuple[StoredProfile, ...]
+        The profiles of the model, with their rows.
     """
 
     facts: Facts
@@ -99,13 +108,16 @@ class Evidence:
     certificate: Certificate | None
     groups: int
     lower_bounds: tuple[float, ...]
-    baseline: float
+    baselines: Mapping[str, float]
+    assumed: frozenset[str]
+    profiles: tuple[StoredProfile, ...]
 
     @property
     def audience(self) -> Audience:
-        """Needs review if the released model does, or if an audit refutes it; else public."""
+        """Needs review if the model does, or if a status follows from figures of an audit."""
         reviewed = any(each.audience is not Audience.PUBLIC for each in self.facts.releases)
-        return Audience.NEEDS_REVIEW if reviewed or self.is_refuted else Audience.PUBLIC
+        reviewed = reviewed or self.is_refuted or self.is_confounded
+        return Audience.NEEDS_REVIEW if reviewed else Audience.PUBLIC
 
     @property
     def guarantee(self) -> GuaranteeFacts | None:
@@ -117,6 +129,11 @@ class Evidence:
     def is_refuted(self) -> bool:
         """Whether an audit refutes the guarantee."""
         return any(audit.refuted for audit in self.facts.audits)
+
+    @property
+    def is_confounded(self) -> bool:
+        """Whether members and non-members of an audit differ without the model."""
+        return any(audit.confounded for audit in self.facts.audits)
 
     @property
     def gap(self) -> tuple[str, str] | None:
@@ -139,11 +156,33 @@ class Evidence:
         if guarantee is None or self.gap is not None:
             return None
         if self.release is not None and guarantee.epsilon <= self.release.mechanism.epsilon:
-            return identifiability.identifiability(self.release, baseline=self.baseline)
+            return identifiability.identifiability(self.release, baseline=self.baselines)
         delta = guarantee.delta or None
         return identifiability.identifiability(
-            epsilon=guarantee.epsilon, delta=delta, baseline=self.baseline
+            epsilon=guarantee.epsilon, delta=delta, baseline=self.baselines
         )
+
+    @cached_property
+    def rows(self) -> Mapping[str, Mapping[str, float]]:
+        """The largest bounds of any row on each risk; without a law of the loss, the posterior."""
+        by_baseline = {
+            baseline: [
+                profile.identifiability(baseline=baseline).beyond_membership()
+                for profile in self.profiles
+            ]
+            for baseline in dict.fromkeys(self.baselines.values())
+        }
+        names = ("baseline_posterior", *(("attack_bound",) if self.has_law else ()))
+        return {
+            risk: {name: max(each[name] for each in by_baseline[baseline]) for name in names}
+            for risk, baseline in self.baselines.items()
+            if self.profiles
+        }
+
+    @property
+    def has_law(self) -> bool:
+        """Whether the law of each row's loss is known."""
+        return all(profile.has_law for profile in self.profiles)
 
     @property
     def listing(self) -> Listing | None:
@@ -158,6 +197,14 @@ class Evidence:
         """Whether a ledger lists the model."""
         names = {each.listed_as for each in self.facts.releases}
         return any(entry.release in names for each in self.facts.ledgers for entry in each.entries)
+
+    @property
+    def results(self) -> Iterator[tuple[str, Path]]:
+        """The kind and the path of every file that was read, the tables of profiles included."""
+        yield from ((file.kind, file.path) for file in self.files)
+        for profile in self.profiles:
+            if profile.table is not None:
+                yield "table of a profile", profile.table
 
     @property
     def attacks(self) -> tuple[str, ...]:
@@ -191,15 +238,18 @@ class Evidence:
         return max(pairs, key=lambda pair: pair[1].attacks[pair[0]]["auc"]["high"], default=None)
 
 
-def read_evidence(paths: Sequence[str | Path], *, baseline: float) -> Evidence:
+def read_evidence(
+    paths: Sequence[str | Path], *, baseline: float | Mapping[str, float] | None = None
+) -> Evidence:
     """Return what the results at these paths state.
 
     Parameters
     ----------
     paths : Sequence[str | Path]
         Folders that expost commands wrote, or files in them.
-    baseline : float
-        The probability with which attacks beyond membership succeed without a release.
+    baseline : float | Mapping[str, float], optional
+        The probability with which attacks beyond membership succeed without a release; of risks
+        that it does not name, ``BASELINE``.
 
     Returns
     -------
@@ -219,17 +269,20 @@ def read_evidence(paths: Sequence[str | Path], *, baseline: float) -> Evidence:
             "RESULT: name the folder of the released model too; a certificate alone does not say"
             " which guarantee the model has."
         )
-    facts = read_facts(others)
+    given, facts = baselines_of(baseline), read_facts(others)
     files = tuple(_read(path) for path in _files(paths) if _format(path) in _KINDS)
+    release = _release(files)
     raw = [read_json(file.path) for file in files if file.kind == "audit"]
     return Evidence(
         facts=facts,
         files=files,
-        release=_release(files),
+        release=release,
         certificate=_certificate(certificates, facts),
         groups=len(_columns(raw)),
         lower_bounds=tuple(_lower_bounds(raw)),
-        baseline=baseline,
+        baselines={risk: given.get(risk, BASELINE) for risk in RISKS},
+        assumed=frozenset(RISKS) - frozenset(given),
+        profiles=tuple(_profiles(files, release)),
     )
 
 
@@ -273,6 +326,15 @@ def _release(files: Sequence[ResultFile]) -> Release | None:
         if file.kind == "published report":
             return PublishedReport.load(file.path).release
     return None
+
+
+def _profiles(files: Sequence[ResultFile], release: Release | None) -> Iterator[StoredProfile]:
+    """Yield the profiles whose rows are there; without a model nothing is known of them."""
+    for file in files:
+        if file.kind == "profile" and release is not None:
+            profile = StoredProfile.load(file.path, release)
+            if profile.has_rows:
+                yield profile
 
 
 def _certificate(paths: Sequence[Path], facts: Facts) -> Certificate | None:

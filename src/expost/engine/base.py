@@ -1,13 +1,13 @@
 """The interface of engines, their names, and the engine of this machine's threads."""
 
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
-from contextvars import copy_context
 from typing import Any, Protocol, TypeVar
 
 from expost import _checks
+from expost.engine.pool import Call, Threads
 from expost.engine.threads import available_cores, one_blas_thread
 from expost.errors import InvalidInput
 
@@ -124,7 +124,9 @@ class LocalEngine:
 
     def __init__(self, workers: int | None = None) -> None:
         self._workers = workers or available_cores()
-        self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="expost")
+        self._threads = Threads(self._workers)
+        # An engine that is not closed ends with its last reference, at the latest with the program.
+        self._end = weakref.finalize(self, self._threads.end)
 
     @property
     def workers(self) -> int:
@@ -133,21 +135,23 @@ class LocalEngine:
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yield task(item) for each item, in order."""
-        waiting: deque[Future[Result]] = deque()
+        waiting: deque[Call[Result]] = deque()
         with one_blas_thread():
             try:
                 for item in items:
-                    # Each task has its own copy of the caller's context variables.
-                    waiting.append(self._pool.submit(copy_context().run, task, item))
+                    # The call is listed before it can run, so that an interruption cancels it.
+                    waiting.append(Call(task, item))
+                    self._threads.start(waiting[-1])
                     if len(waiting) >= _AHEAD * self._workers:
                         yield waiting.popleft().result()
                 while waiting:
                     yield waiting.popleft().result()
             finally:
                 # A task may have failed, or the caller may have stopped.
-                for future in waiting:
-                    future.cancel()
+                for call in waiting:
+                    call.cancel()
 
     def close(self) -> None:
-        """End the threads."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        """End the threads, once each has finished its task."""
+        self._end()
+        self._threads.join()

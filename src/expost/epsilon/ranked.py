@@ -26,7 +26,7 @@ exact (:class:`expost.epsilon.sweep.LawSweep`).
 
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expost._order import Histogram
-from expost.engine.threads import available_cores
+from expost.engine import Engine, LocalEngine
 from expost.glm import Objective
 from expost.neighbouring.shifts import Shifts
 from expost.noise import Noise
@@ -206,8 +206,8 @@ def rank_averages(
     )
     work = _sorted_profiles if len(distance) <= MOST_ROWS else _sketched_profiles
     # Every ε is one task: its models are added in their order, in any thread.
-    with ThreadPoolExecutor(workers or available_cores()) as pool:
-        return work(sweep, pool)
+    with closing(LocalEngine(workers)) as engine:
+        return work(sweep, engine)
 
 
 def sketched_ranks(rows: int) -> IntArray:
@@ -310,7 +310,7 @@ def _collected(moments: list[_Moments], ranks: IntArray, resolution: float) -> R
     )
 
 
-def _sorted_profiles(sweep: SampledModels, pool: Executor) -> RankedProfiles:
+def _sorted_profiles(sweep: SampledModels, engine: Engine) -> RankedProfiles:
     """Every rank: one sort for each ε and model."""
     everything = slice(0, len(sweep.distance))
     moments = [_Moments(everything.stop) for _ in sweep.resolutions]
@@ -331,11 +331,11 @@ def _sorted_profiles(sweep: SampledModels, pool: Executor) -> RankedProfiles:
                     row.sort()
                 moments[index].add(part)
 
-        list(pool.map(average, range(len(moments))))
+        list(engine.map(average, range(len(moments))))
     return _collected(moments, np.arange(1, everything.stop + 1), _SORTED_ERROR)
 
 
-def _sketched_profiles(sweep: SampledModels, pool: Executor) -> RankedProfiles:
+def _sketched_profiles(sweep: SampledModels, engine: Engine) -> RankedProfiles:
     """2,000 ranks of very many rows, which are passed over block by block."""
     rows = len(sweep.distance)
     ranks = sketched_ranks(rows)
@@ -357,7 +357,7 @@ def _sketched_profiles(sweep: SampledModels, pool: Executor) -> RankedProfiles:
                 for sketch, exposure in zip(sketches[index], exposures, strict=True):
                     sketch.add(exposure)
 
-            list(pool.map(count, range(len(moments))))
+            list(engine.map(count, range(len(moments))))
         for moment, drawn in zip(moments, sketches, strict=True):
             moment.add(np.stack([sketch.at(ranks) for sketch in drawn]))
     return _collected(moments, ranks, Histogram.RELATIVE_ERROR)

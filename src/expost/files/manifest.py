@@ -3,16 +3,23 @@
 The manifest shows that files are the ones that were listed. It is no signature: a person who can
 replace a file can write another manifest too. Keep the checksum of the manifest elsewhere.
 
-A checksum is an exact function of a file. So the manifest of curator-only files is curator-only.
+A checksum is an exact function of a file. So the manifest of curator-only files is curator-only:
+an attacker who knows all other rows could make the file of each candidate and compare.
+
+The manifest may hold commitments to results elsewhere, SHA-256(salt ∥ content) with a secret salt
+of 32 bytes for each. Without the salt a commitment reveals nothing about the content. The salts and
+the paths are in a curator-only file of the folder.
 """
 
 import hashlib
 import os
 import re
+import secrets
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
@@ -22,14 +29,26 @@ from expost.files.directory import Directory, kind_of
 from expost.files.sealed import Sealed
 from expost.types import Audience
 
-__all__ = ["NAMES", "FileStatus", "Manifest", "manifest_in", "verify_manifest", "write_manifest"]
+__all__ = [
+    "NAMES",
+    "FileStatus",
+    "Manifest",
+    "Salts",
+    "manifest_in",
+    "verify_manifest",
+    "write_manifest",
+]
 
 # The names of the manifest, for each audience.
 NAMES = tuple(
     audience.file_name("manifest", "json") for audience in (Audience.PUBLIC, Audience.CURATOR_ONLY)
 )
 # Entries of expost that list or lock a folder while it is written are not results.
-_OWN = (".expost-manifest.CURATOR-ONLY.json", ".expost-run")
+_OWN = (
+    ".expost-manifest.CURATOR-ONLY.json",
+    ".expost-run",
+    Audience.CURATOR_ONLY.file_name("salts", "json"),
+)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _CURATOR = "CURATOR-ONLY"
 
@@ -42,9 +61,12 @@ class Manifest(Sealed):
     ----------
     files : dict[str, str]
         The SHA-256 of each file, in hexadecimal, by its path relative to the folder.
+    results : dict[str, str]
+        The commitment to each result that the files were made from, by its kind and number.
     """
 
     files: dict[str, str]
+    results: dict[str, str] = field(default_factory=dict)
 
     FORMAT = "expost-checksums/1"
     NOUN = "a manifest"
@@ -54,8 +76,9 @@ class Manifest(Sealed):
             raise InvalidInput("files: a manifest lists at least one file.")
         for name, digest in self.files.items():
             _check_name(name)
-            if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-                raise InvalidInput(f"files: {name!r} must have 64 hexadecimal digits.")
+            _check_digest("files", name, digest)
+        for name, digest in self.results.items():
+            _check_digest("results", name, digest)
 
     @property
     def audience(self) -> Audience:
@@ -64,16 +87,78 @@ class Manifest(Sealed):
         return Audience.CURATOR_ONLY if private else Audience.PUBLIC
 
     def content(self) -> dict[str, Any]:
-        """Return the files by name, in order."""
-        return {"files": dict(sorted(self.files.items()))}
+        """Return the files and the commitments by name, in order."""
+        results = {"results": dict(sorted(self.results.items()))} if self.results else {}
+        return {"files": dict(sorted(self.files.items())), **results}
 
     @classmethod
     def from_content(cls, value: dict[str, Any]) -> Self:
         """Return the manifest with these files."""
-        files = value["files"]
-        if not isinstance(files, dict):
-            raise InvalidInput("files: must be an object.")
-        return cls(files=files)
+        files, results = value["files"], value.get("results", {})
+        for name, listed in (("files", files), ("results", results)):
+            if not isinstance(listed, dict):
+                raise InvalidInput(f"{name}: must be an object.")
+        return cls(files=files, results=results)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Salts(Sealed):
+    """What opens the commitments of a manifest. Curator-only.
+
+    Parameters
+    ----------
+    salts, paths : dict[str, str]
+        The salt of each result, in hexadecimal, and its path when the manifest was written.
+    """
+
+    salts: dict[str, str]
+    paths: dict[str, str]
+
+    FORMAT = "expost-salts/1"
+    NOUN = "the salts of a manifest"
+    NAME = Audience.CURATOR_ONLY.file_name("salts", "json")
+
+    def __post_init__(self) -> None:
+        if self.salts.keys() != self.paths.keys():
+            raise InvalidInput("paths: must name the same results as salts.")
+        for name, salt in self.salts.items():
+            _check_digest("salts", name, salt)
+            if not isinstance(self.paths[name], str):
+                raise InvalidInput(f"paths: {name!r} must be a string.")
+
+    @property
+    def audience(self) -> Audience:
+        """Curator-only: a salt makes a commitment a checksum of the result."""
+        return Audience.CURATOR_ONLY
+
+    def content(self) -> dict[str, Any]:
+        """Return the salts and the paths."""
+        return {"salts": self.salts, "paths": self.paths}
+
+    @classmethod
+    def from_content(cls, value: dict[str, Any]) -> Self:
+        """Return the salts."""
+        if not all(isinstance(value[name], dict) for name in ("salts", "paths")):
+            raise InvalidInput("salts, paths: must be objects.")
+        return cls(salts=value["salts"], paths=value["paths"])
+
+    def commitment(self, name: str, path: Path) -> str | None:
+        """Return SHA-256(salt ∥ content) of a file; None if there is no file."""
+        if not path.is_file():
+            return None
+        digest = hashlib.sha256(bytes.fromhex(self.salts[name]))
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+        return digest.hexdigest()
+
+    def status(self, name: str, commitment: str, moved: Iterable[Path]) -> str:
+        """Return "ok", "changed" or "missing" of a result, at its path or among ``moved`` files."""
+        path, moved = Path(self.paths[name]), list(moved)
+        if any(self.commitment(name, each) == commitment for each in (path, *moved)):
+            return "ok"
+        is_there = path.is_file() or any(each.name == path.name for each in moved)
+        return "changed" if is_there else "missing"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,16 +168,22 @@ class FileStatus:
     Parameters
     ----------
     name : str
-        The path relative to the folder.
+        The path relative to the folder, or the kind and number of a result.
     status : str
-        "ok", "changed", "missing", or "additional": not in the manifest.
+        "ok", "changed", "missing", "additional": not in the manifest; or "not checked": a result
+        whose salt is not there.
     """
 
     name: str
     status: str
 
 
-def write_manifest(folder: str | Path, files: Iterable[str | Path]) -> Path:
+def write_manifest(
+    folder: str | Path,
+    files: Iterable[str | Path],
+    *,
+    results: Iterable[tuple[str, Path]] = (),
+) -> Path:
     """Write the manifest of files in a folder.
 
     Parameters
@@ -101,6 +192,8 @@ def write_manifest(folder: str | Path, files: Iterable[str | Path]) -> Path:
         The folder.
     files : Iterable[str | Path]
         The files to list, relative to the folder or below it.
+    results : Iterable[tuple[str, Path]], default=()
+        The kind and the path of each result to commit to; the salts are in ``Salts.NAME``.
 
     Returns
     -------
@@ -121,9 +214,30 @@ def write_manifest(folder: str | Path, files: Iterable[str | Path]) -> Path:
             if digest is None:
                 raise InvalidInput(f"{folder / name}: does not exist; name files that do.")
             digests[name] = digest
-    manifest = Manifest(files=digests)
+    paths = dict(_numbered(results))
+    salts = Salts(
+        salts={name: secrets.token_hex(32) for name in paths},
+        paths={name: str(each.resolve()) for name, each in paths.items()},
+    )
+    commitments = {}
+    for name, each in paths.items():
+        commitment = salts.commitment(name, each)
+        if commitment is None:
+            raise InvalidInput(f"{each}: is not a file; name results that are.")
+        commitments[name] = commitment
+    if paths:
+        write_json(folder / Salts.NAME, salts.audience, salts.to_json())
+    manifest = Manifest(files=digests, results=commitments)
     path = folder / manifest.audience.file_name("manifest", "json")
     return write_json(path, manifest.audience, manifest.to_json())
+
+
+def _numbered(results: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
+    """Yield each result with a name that says nothing but its kind: "audit 1"."""
+    counts: Counter[str] = Counter()
+    for kind, path in results:
+        counts[kind] += 1
+        yield f"{kind} {counts[kind]}", path
 
 
 def manifest_in(folder: str | Path) -> Path:
@@ -152,13 +266,17 @@ def manifest_in(folder: str | Path) -> Path:
     return present[0]
 
 
-def verify_manifest(folder: str | Path) -> tuple[FileStatus, ...]:
-    """Compare the files of a folder with its manifest.
+def verify_manifest(
+    folder: str | Path, results: Iterable[str | Path] = ()
+) -> tuple[FileStatus, ...]:
+    """Compare the files of a folder, and the results that they were made from, with its manifest.
 
     Parameters
     ----------
     folder : str | Path
         The folder.
+    results : Iterable[str | Path], default=()
+        Results that were moved, or their folders.
 
     Returns
     -------
@@ -181,7 +299,21 @@ def verify_manifest(folder: str | Path) -> tuple[FileStatus, ...]:
         for name in _walk(opened, ""):
             if name not in statuses and name != path.name and name not in _OWN:
                 statuses[name] = "additional"
-    return tuple(FileStatus(name=name, status=statuses[name]) for name in sorted(statuses))
+    files = [FileStatus(name=name, status=statuses[name]) for name in sorted(statuses)]
+    return (*files, *_results(folder, manifest, [Path(each) for each in results]))
+
+
+def _results(folder: Path, manifest: Manifest, moved: Iterable[Path]) -> Iterator[FileStatus]:
+    """Yield the status of each result that the manifest commits to."""
+    path = folder / Salts.NAME
+    salts = Salts.load(path) if manifest.results and path.exists() else None
+    files = [
+        file for each in moved for file in (sorted(each.iterdir()) if each.is_dir() else [each])
+    ]
+    for name, commitment in sorted(manifest.results.items()):
+        known = salts is not None and name in salts.salts
+        status = salts.status(name, commitment, files) if salts and known else "not checked"
+        yield FileStatus(name=name, status=status)
 
 
 def _status(opened: Directory, name: str, known: str) -> str:
@@ -193,6 +325,11 @@ def _status(opened: Directory, name: str, known: str) -> str:
     if digest is None:
         return "missing"
     return "ok" if digest == known else "changed"
+
+
+def _check_digest(field_name: str, name: str, digest: Any) -> None:
+    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        raise InvalidInput(f"{field_name}: {name!r} must have 64 hexadecimal digits.")
 
 
 def _check_name(name: Any) -> None:

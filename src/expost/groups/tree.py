@@ -30,6 +30,7 @@ __all__ = ["Tree", "grow", "sample_rows"]
 
 _Codes: TypeAlias = NDArray[np.int16]
 
+_IS_MISSING = " is missing"
 # The tree is grown on at most this many rows and cuts per column; it then divides all rows.
 _MOST_ROWS = 100_000
 _MOST_CUTS = 512
@@ -285,9 +286,13 @@ class _Cuts:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Indicator:
-    """Whether a row is in one part of a column: code 1 states ``yes``, code 0 states ``no``."""
+    """Whether a row is in one part of a column: code 1 states ``yes``, code 0 states ``no``.
+
+    Of all parts with one ``owner`` a row is in one.
+    """
 
     index: int
+    owner: str
     partition: Partition
     level: int
     yes: str
@@ -317,15 +322,30 @@ def _features(
         # Most columns of encoded rows: they need not be sorted.
         if not len(column.values) or np.ptp(column.values) == 0:
             return []
-        yes, no = f"{column.name} is 1", f"{column.name} is {'0' if complete else 'not 1'}"
+        owner, yes, no = _indicated(column.name, complete=complete)
         is_one = Bins(labels=("0", "1", OTHER, MISSING), edges=np.array([0.0, 1.0]), exact=True)
-        return [_Indicator(index=index, partition=is_one, level=1, yes=yes, no=no)]
+        return [
+            _Indicator(index=index, owner=owner, partition=is_one, level=1, yes=yes, no=no),
+        ]
     missing = bool(np.isnan(whole.values).any())
     distinct, counts = np.unique(column.values[~np.isnan(column.values)], return_counts=True)
     if len(distinct) == 0 or (len(distinct) == 1 and not missing):
         return []
     cuts = _cuts(distinct, counts)
     return [_Cuts(name=column.name, index=index, cuts=cuts, has_missing=missing)]
+
+
+def _indicated(name: str, *, complete: bool) -> tuple[str, str, str]:
+    """Return the owner of a column of 0 and 1, and what 1 and 0 state.
+
+    Columns of an encoding are indicators of levels and of missing cells.
+    """
+    column, equals, level = name.partition("=")
+    if equals:
+        return f"{column}=", f"{column} is {level}", f"{column} is not {level}"
+    if name.endswith(_IS_MISSING):
+        return name, name, f"{name.removesuffix(_IS_MISSING)} is known"
+    return name, f"{name} is 1", f"{name} is {'0' if complete else 'not 1'}"
 
 
 def _level_features(index: int, column: Levels) -> list[_Feature]:
@@ -342,7 +362,14 @@ def _level_features(index: int, column: Levels) -> list[_Feature]:
         no[present[1]] = yes[present[0]]
         del present[0]
     return [
-        _Indicator(index=index, partition=partition, level=level, yes=yes[level], no=no[level])
+        _Indicator(
+            index=index,
+            owner=column.name,
+            partition=partition,
+            level=level,
+            yes=yes[level],
+            no=no[level],
+        )
         for level in present
     ]
 
@@ -387,14 +414,14 @@ def _conjunction(path: _Path, features: Sequence[_Feature]) -> str:
     """Return the conditions of a path, without "is not" of a column whose level is named."""
     steps = [(features[index], *limits) for index, limits in path.items()]
     named = {
-        feature.index
+        feature.owner
         for feature, above, _ in steps
         if isinstance(feature, _Indicator) and above is not None
     }
     conditions = [
         condition
         for feature, above, below in steps
-        if not (isinstance(feature, _Indicator) and above is None and feature.index in named)
+        if not (isinstance(feature, _Indicator) and above is None and feature.owner in named)
         for condition in feature.conditions(above, below)
     ]
     return " and ".join(conditions)

@@ -6,34 +6,37 @@ completely or not at all; finished reference models are stored for ``--resume``.
 
 import hashlib
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from expost import _checks
 from expost.auditing.arrays import read_arrays
 from expost.auditing.attacks import ATTACKS
 from expost.auditing.audit import audit, audit_arrays
+from expost.auditing.model_files import check_trust
 from expost.auditing.result import Audit
 from expost.auditing.targets import EstimatorTarget, target_of
 from expost.engine import SILENT, Progress
 from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes, write_json
+from expost.files.model_format import model_format
+from expost.jobs.audit_files import FileReader, ReferenceTrainer
 from expost.jobs.audit_rows import (
     EstimatorReader,
     ModelReader,
     Part,
-    Reader,
     group_columns,
+    is_number,
     named_estimator,
+    propensities,
 )
-from expost.jobs.options import flag_of, options_of
+from expost.jobs.options import TABLE, flag_of, options_of
 from expost.jobs.output import check_place, writing
 from expost.jobs.pages import write_page
-from expost.jobs.requests import AuditRequest
+from expost.jobs.requests import AuditRequest, EpsilonRequest, command_line
 from expost.jobs.runs import Run, running
 from expost.jobs.streaming import inputs_of, task_of
 from expost.jobs.table import model_encoding, noted
@@ -59,7 +62,18 @@ _PHASES = 4
 # The options that do not apply to a file of answers.
 _OF_TABLES = (
     *("source", "target", "holdout", "population", "id_column", "groups", "drop", "missing"),
-    *("references", "workers"),
+    *("references", "workers", "propensity"),
+)
+# The options of a saved model of another library.
+_OF_FILES = ("trust_pickle", "trust_types", "classes")
+_NO_REFERENCES = (
+    "The saved model cannot be trained again, so there are no reference models, and attacks that"
+    " compare with some were not made. Name the class it was trained by with --estimator to train"
+    " references."
+)
+_OTHER_TRAINER = (
+    "References were trained by {estimator}, which may differ from how the saved model was trained:"
+    " per-row AUCs are those of {estimator}, and attacks may be weaker than with its own training."
 )
 
 
@@ -74,15 +88,35 @@ class Outcome:
 
 def phases(job: AuditRequest) -> int:
     """Return the number of phases that ``run`` reports."""
-    trains = job.arrays is None and job.references > 0
-    return _PHASES + (1 if trains else 0)
+    return _PHASES + (1 if _trains(job) else 0)
+
+
+def _trains(job: AuditRequest) -> bool:
+    """Return whether references are trained."""
+    return job.arrays is None and job.references > 0 and not _lacks_trainer(job)
+
+
+def _lacks_trainer(job: AuditRequest) -> bool:
+    """Return whether the model is a file of which no other can be trained."""
+    if job.model is None or job.estimator is not None:
+        return False
+    kind = model_format(job.model)
+    return kind is not None and kind.is_foreign and not kind.keeps_training
+
+
+def _is_foreign(job: AuditRequest) -> bool:
+    """Return whether the model is a file of another library."""
+    if job.model is None:
+        return False
+    kind = model_format(job.model)
+    return kind is None or kind.is_foreign
 
 
 def run(job: AuditRequest, progress: Progress = SILENT) -> Outcome:
     """Run the job; ``progress`` receives ``phases(job)`` phases."""
     with noted() as notes:
         check_job(job)
-        model = None if job.model is None else hashlib.sha256(_content(job.model)).hexdigest()
+        model = None if job.model is None else _digest(job.model)
         with running(
             job.out,
             task_of("audit", job, {"model": model}),
@@ -94,9 +128,11 @@ def run(job: AuditRequest, progress: Progress = SILENT) -> Outcome:
             return _attacked(job, run, notes, progress)
 
 
-def _content(path: Path) -> bytes:
+def _digest(path: Path) -> str:
+    """Return the checksum of the model's file, which is not interpreted here."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror}).") from None
 
@@ -131,7 +167,7 @@ def _attacked(
 def check_job(job: AuditRequest) -> None:
     """Refuse options that are wrong for every table."""
     given = [name for name in ("model", "estimator", "arrays") if getattr(job, name) is not None]
-    if len(given) != 1:
+    if len(given) != 1 and not (given == ["model", "estimator"] and _is_foreign(job)):
         raise InvalidInput("--model, --estimator, --arrays: give exactly one; it is attacked.")
     if _checks.integer("references", job.references, least=0) == 1:
         raise InvalidInput("references=1: must be 0, or at least 2: one with a row, one without.")
@@ -161,19 +197,41 @@ def _check_sources(job: AuditRequest) -> None:
         raise InvalidInput(
             "DATA, --target: name the table of the model, and the column to predict."
         )
-    if job.model is not None:
-        for name in ("drop", "missing"):
-            if job.is_given(name):
-                raise InvalidInput(f"--{name}: the model has its own; leave --{name} out.")
-        if job.holdout is None:
-            raise InvalidInput(
-                "--holdout: an attack on an existing model needs rows that it was not trained on;"
-                " name a table of such rows."
-            )
+    _check_model(job)
+    if job.model is not None and job.holdout is None:
+        raise InvalidInput(
+            "--holdout: an attack on an existing model needs rows that it was not trained on;"
+            " name a table of such rows."
+        )
     if job.coins and job.holdout is None:
         raise InvalidInput(
             "--coins needs --holdout: without it, expost chooses the members at random itself."
         )
+    if job.propensity is not None and (job.holdout is None or job.coins):
+        raise InvalidInput(
+            "--propensity needs --holdout, and cannot be combined with --coins, which are a"
+            " propensity of 0.5."
+        )
+
+
+def _check_model(job: AuditRequest) -> None:
+    """Refuse options that do not apply to the model."""
+    flags = options_of(AuditRequest)
+    if job.model is not None and _is_foreign(job):
+        check_trust(job.model, trust_pickle=job.trust_pickle)
+        if job.is_given("references") and job.references and _lacks_trainer(job):
+            raise InvalidInput(
+                f"--references: {job.model} cannot be trained again; name the class that trains"
+                " references with --estimator, or leave --references out."
+            )
+        return
+    refused = dict.fromkeys(_OF_FILES, "is for a saved model of another library")
+    if job.model is not None:
+        refused |= dict.fromkeys(("drop", "missing"), "the model has its own")
+    for name, reason in refused.items():
+        if job.is_given(name):
+            flag = flag_of(name, flags[name])
+            raise InvalidInput(f"{flag}: {reason}; leave {flag} out.")
 
 
 # -- attacks -------------------------------------------------------------------------------------
@@ -206,18 +264,18 @@ def _attack_rows(
     job: AuditRequest, seed: int, run: Run, progress: Progress
 ) -> tuple[Audit, Sequence[str]]:
     """Attack a model, or an estimator that is trained here; return the result and notices."""
-    model = job.model if job.estimator is None else named_estimator(job.estimator)
     reader = _reader(job)
+    model, train, notices = _attacked_model(job, reader)
     members = reader.read(job.source)
     others = None if job.holdout is None else reader.read(job.holdout)
     outside = None if job.population is None else reader.read(job.population, keyed=False)
     if others is not None:
         _check_apart(members, others)
-        if job.estimator is not None:
+        if job.model is None:
             model = _fitted(model, members, seed)
     sources = [job.source] if job.holdout is None else [job.source, job.holdout]
     groups = group_columns(job.groups, sources, reader.missing)
-    references = job.references
+    references = job.references if _trains(job) else 0
     progress.phase(f"training {references} reference models" if references else "attacking")
     keys = [*(members.ids or ()), *((others.ids or ()) if others is not None else ())]
     result = audit(
@@ -226,12 +284,16 @@ def _attack_rows(
         members.labels,
         None if others is None else others.X,
         None if others is None else others.labels,
+        train=train,
         population=None if outside is None else (outside.X, outside.labels),
         attacks=job.attacks,
         references=references,
         groups=groups,
         ids=keys or None,
         coins=job.coins,
+        propensity=None
+        if job.propensity is None
+        else propensities(job.propensity, sources, reader.missing),
         delta=job.delta,
         confidence=job.confidence,
         random_state=seed,
@@ -239,7 +301,33 @@ def _attack_rows(
         checkpoint=run.workspace.make_step("references") if references else None,
         progress=_Trained(progress, rows=_count(members) + _count(others)),
     )
-    return result, _notices(members, others, outside)
+    if isinstance(reader, FileReader) and job.model is not None:
+        name = f"{job.model.name}, {reader.loaded.description}"
+        result = replace(result, description=name)
+    return result, [*notices, *_notices(members, others, outside)]
+
+
+def _attacked_model(
+    job: AuditRequest, reader: ModelReader | EstimatorReader | FileReader
+) -> tuple[Any, Any, list[str]]:
+    """Return what is attacked, the training function of its references, and notices."""
+    if not isinstance(reader, FileReader):
+        estimator = None if job.estimator is None else named_estimator(job.estimator)
+        return (job.model if estimator is None else estimator), None, []
+    if job.estimator is None:
+        return reader.model, None, [] if reader.loaded.is_trainable else [_NO_REFERENCES]
+    if reader.loaded.is_trainable:
+        raise InvalidInput(
+            f"--estimator: {job.model} holds an estimator, which is trained again for references;"
+            " leave --estimator out."
+        )
+    if getattr(reader.model, "predicts_numbers", False):
+        raise InvalidInput(
+            f"--estimator: {job.model} predicts numbers; references are trained for"
+            " classification only. Leave --estimator out."
+        )
+    trainer = ReferenceTrainer(estimator=named_estimator(job.estimator))
+    return reader.model, trainer, [_OTHER_TRAINER.format(estimator=job.estimator)]
 
 
 def _notices(members: Part, others: Part | None, outside: Part | None) -> Sequence[str]:
@@ -274,15 +362,35 @@ class _Trained:
             self._progress.phase("attacking")
 
 
-def _reader(job: AuditRequest) -> Reader:
+def _weights(job: AuditRequest) -> str | None:
+    """Return the column of propensities, if there is one."""
+    return None if job.propensity is None or is_number(job.propensity) else job.propensity
+
+
+def _reader(job: AuditRequest) -> ModelReader | EstimatorReader | FileReader:
     assert job.target is not None
+    # The column of propensities is no feature.
+    weights = _weights(job)
+    drop = job.drop if weights is None else (*job.drop, weights)
     if job.model is None:
         return EstimatorReader.of(
             job.source,
             target=job.target,
             id_column=job.id_column,
-            drop=job.drop,
+            drop=drop,
             missing=job.missing,
+        )
+    if _is_foreign(job):
+        return FileReader.of(
+            job.model,
+            job.source,
+            target=job.target,
+            id_column=job.id_column,
+            drop=drop,
+            missing=job.missing if job.is_given("missing") else None,
+            classes=job.classes,
+            trust_pickle=job.trust_pickle,
+            trust_types=job.trust_types,
         )
     release = Release.load(job.model)
     remedy = "audit it in Python with expost.audit"
@@ -309,7 +417,7 @@ def _check_apart(members: Part, others: Part) -> None:
                 " model was trained on them."
             )
     same = (members.X.shape, members.labels.shape) == (others.X.shape, others.labels.shape)
-    if same and np.array_equal(members.X, others.X):
+    if same and list(_rows_of(members)) == list(_rows_of(others)):
         raise InvalidInput("--holdout: holds the rows of DATA; name a table of other rows.")
 
 
@@ -325,7 +433,11 @@ def _alike(option: str, part: Part, members: Part) -> list[str]:
     ]
 
 
-def _rows_of(part: Part) -> Iterator[tuple[bytes, Any]]:
+def _rows_of(part: Part) -> Iterator[tuple[Any, Any]]:
+    if hasattr(part.X, "iloc"):
+        pandas = sys.modules["pandas"]
+        hashes = pandas.util.hash_pandas_object(part.X, index=False)
+        return zip(hashes.tolist(), part.labels.tolist(), strict=True)
     return ((x.tobytes(), y) for x, y in zip(part.X, part.labels.tolist(), strict=True))
 
 
@@ -349,10 +461,17 @@ def _settings(job: AuditRequest, seed: int) -> tuple[Setting, ...]:
     }
     settings = [setting(name, value, True) for name, value in attacked.items() if value is not None]
     settings.append(setting("members", *_chosen_by(job)))
+    if job.trust_pickle:
+        settings.append(setting("trust pickle", "yes", True))
+    if job.trust_types:
+        settings.append(setting("trusted types", ", ".join(job.trust_types), True))
+    if job.classes is not None:
+        settings.append(setting("classes", ", ".join(job.classes), True))
     if job.groups:
         settings.append(setting("groups", ", ".join(job.groups), True))
     if job.arrays is None:
-        settings.append(setting("references", job.references, job.is_given("references")))
+        count = job.references if _trains(job) else 0
+        settings.append(setting("references", count, job.is_given("references")))
     attacks = "all that are possible" if job.attacks is None else ", ".join(job.attacks)
     settings.append(setting("attacks", attacks, job.attacks is not None))
     for name in ("delta", "confidence"):
@@ -373,16 +492,15 @@ def _chosen_by(job: AuditRequest) -> tuple[str, bool]:
         return "half of the rows of the table, chosen here at random", False
     if job.coins:
         return "stated to be chosen by fair coins", True
+    if job.propensity is not None:
+        return f"stated to be chosen with probability {job.propensity}", True
     return "as given; not known to be chosen at random", True
 
 
 def _next(job: AuditRequest) -> tuple[Code, ...]:
     """Return the next command: the choice of an ε, if there is a table."""
-    if job.source is None or job.target is None:
-        return ()
-    source = job.source if isinstance(job.source, str | Path) else job.title
-    choose = ("expost", "epsilon", str(source), "--target", job.target)
-    return (Code(text=shlex.join(choose), purpose="recommend an ε"),)
+    choose = command_line(job, "epsilon", EpsilonRequest, (TABLE,), drop=_weights(job))
+    return () if choose is None else (Code(text=shlex.join(choose), purpose="recommend an ε"),)
 
 
 def _write(workspace: Workspace, result: Audit, page: Page) -> dict[str, Path]:

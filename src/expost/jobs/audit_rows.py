@@ -28,9 +28,9 @@ from expost.data.sources import origin_of
 from expost.errors import InvalidInput
 from expost.groups.columns import printable
 from expost.jobs.table import unknown_notices
-from expost.types import FloatArray
 
-__all__ = ["EstimatorReader", "ModelReader", "Part", "Reader", "group_columns", "named_estimator"]
+__all__ = ["EstimatorReader", "ModelReader", "Part", "group_columns", "is_number"]
+__all__ += ["named_estimator", "propensities"]
 
 # The column in place of a target of many classes; the table must not have one of this name.
 _NO_TARGET = "expost: no target"
@@ -38,9 +38,12 @@ _NO_TARGET = "expost: no target"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Part:
-    """Rows of one table: ``X`` (n, d), ``labels`` (n,), and their keys."""
+    """Rows of one table: ``X`` (n, d), ``labels`` (n,), and their keys.
 
-    X: FloatArray
+    ``X`` is a matrix, or a frame for a saved model of another library.
+    """
+
+    X: Any
     labels: NDArray[Any]
     ids: list[Any] | None
     notices: tuple[str, ...]
@@ -131,9 +134,6 @@ class EstimatorReader:
         return Part(X=encoded.X, labels=labels, ids=ids, notices=notices)
 
 
-Reader = ModelReader | EstimatorReader
-
-
 def _split(table: Table, target: str) -> tuple[Any, NDArray[Any], list[Any] | None]:
     """Return the features with zeros in place of the target, the labels, and the keys."""
     if target == table.id_column:
@@ -167,6 +167,34 @@ def group_columns(
     # Results by class are always reported, under the name class.
     shown = {name: f"column {name}" if name == "class" else name for name in wanted}
     return {shown[name]: _stacked([table.column(name) for table in tables]) for name in wanted}
+
+
+def is_number(text: str) -> bool:
+    """Return whether an option is a number, and not the name of a column."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def propensities(
+    given: str, sources: Sequence[Any], missing: Sequence[str]
+) -> float | NDArray[np.float64]:
+    """Return the probability with which rows were members: a number, or a column of all tables."""
+    if is_number(given):
+        return _checks.probability("propensity", float(given))
+    tables = [open_table(source, columns=[given], missing=missing) for source in sources]
+    parts = []
+    for table in tables:
+        cells = table.column(given)
+        if not pa.types.is_floating(cells.type) or cells.null_count:
+            raise InvalidInput(
+                f"{table.label}: column {given!r} must hold a probability in every row, from 0 to"
+                " 1."
+            )
+        parts.append(cells.to_numpy(zero_copy_only=False))
+    return np.concatenate(parts)
 
 
 def _stacked(parts: list[Any]) -> Any:
@@ -214,14 +242,17 @@ def _imported(path: str, name: str) -> type:
             f"{name}: must be a class with its module, as sklearn.ensemble.RandomForestClassifier."
         )
     try:
-        estimator = getattr(import_module(module), attribute)
+        imported = import_module(module)
+        estimator = getattr(imported, attribute)
     except ImportError:
         raise InvalidInput(
             f"{name}: the module {module!r} cannot be imported; install it, or put its folder on"
             " PYTHONPATH."
         ) from None
     except AttributeError:
-        raise InvalidInput(f"{name}: {module!r} has no {attribute!r}.") from None
+        known = [each for each in dir(imported) if isinstance(getattr(imported, each, None), type)]
+        meant = _checks.did_you_mean(attribute, known)
+        raise InvalidInput(f"{name}: {module!r} has no {attribute!r}.{meant}") from None
     # A module of the user's runs when it is imported, and may raise anything.
     except Exception as error:  # noqa: BLE001 (see above)
         raise InvalidInput(

@@ -11,8 +11,9 @@ from xml.etree import ElementTree
 
 from expost.errors import InvalidInput
 from expost.files.atomic import is_same_file, write_bytes
-from expost.files.manifest import FileStatus, manifest_in, verify_manifest
+from expost.files.manifest import FileStatus, Salts, manifest_in, verify_manifest
 from expost.jobs.requests import CheckRequest, VerifyRequest
+from expost.notices import listed
 from expost.policy import Policy, PolicyCheck, Verdict, check
 from expost.report import page_of, render_markdown, render_text
 
@@ -103,15 +104,25 @@ class Verified:
 
     @property
     def holds(self) -> bool:
-        """Whether all files are listed and unchanged."""
-        return all(file.status == "ok" for file in self.files)
+        """Whether all files are listed and unchanged; a result may be not checked."""
+        return all(file.status in ("ok", "not checked") for file in self.files)
 
     def lines(self) -> list[str]:
-        """Return one line for each file."""
-        return [f"{file.status:<10}  {file.name}" for file in self.files]
+        """Return one line for each file and result, and what was not checked."""
+        lines = [f"{file.status:<11}  {file.name}" for file in self.files]
+        unchecked = [file.name for file in self.files if file.status == "not checked"]
+        if unchecked:
+            lines.append(
+                f"Not checked: {listed(unchecked)}. The results are compared where"
+                f" {Salts.NAME} is in the folder."
+            )
+        return lines
 
 
 def verified(request: VerifyRequest) -> Verified:
     """Compare the files of a folder with its manifest."""
+    for result in request.results:
+        if not result.exists():
+            raise InvalidInput(f"results: {str(result)!r} does not exist; name it where it is.")
     path = manifest_in(request.folder)
-    return Verified(manifest=path, files=verify_manifest(request.folder))
+    return Verified(manifest=path, files=verify_manifest(request.folder, request.results))

@@ -33,14 +33,19 @@ _NEEDED, _EXTRAS, _MACHINE = "Needed", "Extras", "This machine"
 
 # What a missing package of an extra prevents. The extras of developers are not listed.
 PREVENTS = {
-    "pandas": "to_frame() of results, fetching data sets from OpenML",
+    "pandas": "to_frame() of results, fetching data sets from OpenML, audits of saved models",
     "polars": "to_frame('polars') of results",
     "adbc-driver-postgresql": "tables from PostgreSQL",
+    "lightgbm": "audits of LightGBM files",
+    "onnxruntime": "audits of ONNX files",
+    "skops": "audits of skops files",
     "dask": "--engine dask, Dask dataframes and arrays",
     "distributed": "--engine dask (a cluster of workers)",
     "cryptography": "--engine dask (workers that others of this machine cannot reach)",
     "torch": "expost.torch (DP-SGD)",
     "opacus": "expost.torch.track (follow an Opacus training)",
+    "transformers": "expost.torch.transformers (follow a Trainer of transformers)",
+    "peft": "LoRA fine-tuning, as docs/dp-sgd.md shows it",
 }
 _OF_DEVELOPERS = ("dev", "docs")
 # Distributions whose module has another name than they have.

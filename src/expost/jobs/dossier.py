@@ -1,7 +1,7 @@
 """``expost dossier``: the page, Markdown and JSON of a dossier, public results, and a manifest.
 
-Only public results are copied. Others hold rows or figures of rows, which stay where they are: a
-curator-only dossier names them with their checksums.
+Only public results are copied. Others hold rows or figures of rows, which stay where they are: the
+manifest commits to every result, and a curator-only dossier names them with their checksums.
 """
 
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 from expost.dossier import Dossier, make_dossier
 from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes
-from expost.files.manifest import NAMES, write_manifest
+from expost.files.manifest import NAMES, Salts, write_manifest
 from expost.jobs.output import NOTHING_LEFT, check_page_folder, made_now, writing
 from expost.jobs.requests import DossierRequest
 from expost.jobs.workspace import Workspace, held
@@ -55,6 +55,9 @@ def _store(workspace: Workspace, dossier: Dossier) -> dict[str, Path]:
             name = file.kind.partition(" ")[0]
             files[name] = write_bytes(out / file.copy, Audience.PUBLIC, file.content)
         workspace.remove(NAMES)
-        files["manifest"] = write_manifest(out, [path.name for path in files.values()])
+        files["manifest"] = write_manifest(
+            out, [path.name for path in files.values()], results=dossier.results
+        )
+        files["salts"] = out / Salts.NAME
         workspace.remove_results(keep=files.values())
     return files

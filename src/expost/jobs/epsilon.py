@@ -8,7 +8,6 @@ the run stores.
 """
 
 import inspect
-import io
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ from expost.files.parts import PartStore
 from expost.jobs.options import MODEL, TABLE
 from expost.jobs.output import CONTINUE, NOTHING_LEFT, check_place, writing
 from expost.jobs.pages import write_page
-from expost.jobs.requests import EpsilonRequest, ProfileRequest, arguments_of
+from expost.jobs.requests import EpsilonRequest, ProfileRequest, command_line
 from expost.jobs.streaming import TableWork
 from expost.jobs.table import (
     Chosen,
@@ -179,7 +178,7 @@ class _Work(TableWork):
             files["table"] = choice.to_parquet(out / "epsilon.parquet")
         if self.job.picture:
             path = out / audience.file_name("transition", "png")
-            files["picture"] = write_bytes(path, audience, _picture(choice))
+            files["picture"] = write_bytes(path, audience, choice.plot("transition").png())
         files["report"] = write_bytes(out / audience.file_name("report", "html"), audience, html)
         files["summary"] = write_page(out, page)
         if store is not None:
@@ -191,13 +190,6 @@ class _Work(TableWork):
 
 
 # -- the report ----------------------------------------------------------------------------------
-
-
-def _picture(choice: EpsilonChoice) -> bytes:
-    """Return the transition as a PNG."""
-    content = io.BytesIO()
-    choice.plot("transition").figure_.savefig(content, format="png", dpi=110)
-    return content.getvalue()
 
 
 def _settings(
@@ -240,8 +232,7 @@ def _command(job: EpsilonRequest, choice: EpsilonChoice) -> tuple[str, ...] | No
 
     The seed is left out: it is for the simulation, and a seeded release is not private.
     """
-    in_files = isinstance(job.source, str) and isinstance(job.encoding, Path | None)
-    if choice.recommended is None or not in_files:
+    if choice.recommended is None:
         return None
     release = ("--epsilon", lower_text(choice.recommended, 3), "--out", str(job.out / "profile"))
-    return ("expost", "profile", *arguments_of(job, ProfileRequest, (None, TABLE, MODEL)), *release)
+    return command_line(job, "profile", ProfileRequest, (TABLE, MODEL), *release)

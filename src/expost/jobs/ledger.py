@@ -29,7 +29,7 @@ from expost.jobs.output import CONTINUE, RELEASES, RESULTS, is_unfinished, writi
 from expost.jobs.runs import Run, identity_of, kept_in, read_state
 from expost.jobs.workspace import DRAFTS
 from expost.ledger import NAME, Entry, Ledger, append, entries_of, ledger_path, now
-from expost.numbers import at_most
+from expost.numbers import number
 from expost.release import Release
 from expost.types import Audience
 
@@ -229,8 +229,8 @@ def composition_notices(ledger: Ledger, path: Path, data: str | None) -> tuple[s
     if count < 2:
         return ()
     delta = ledger.delta_by_addition
-    spent = f"epsilon {at_most(ledger.epsilon_by_addition, 4)}"
-    spent += f", delta {at_most(delta)}" if delta else ""
+    spent = f"ε = {number(ledger.epsilon_by_addition, 'up')}"
+    spent += f", δ = {number(delta, 'up')}" if delta else ""
     known = [entry.data for entry in ledger.entries if None not in (entry.data, data)]
     others = sum(digest != data for digest in known)
     notice = (

@@ -70,6 +70,7 @@ _STEMS = (
     ("result-report", "json"),
     ("result-certificate", "json"),
     ("manifest", "json"),
+    ("salts", "json"),
 )
 # The files other than releases that a command may write.
 RESULTS = tuple(

@@ -40,6 +40,8 @@ from expost.jobs.ledger import (
     store_drawn,
     store_model,
 )
+from expost.jobs.options import MODEL as MODEL_OPTIONS
+from expost.jobs.options import TABLE as TABLE_OPTIONS
 from expost.jobs.output import CONTINUE, check_place, writing
 from expost.jobs.pages import write_page
 from expost.jobs.profile_options import (
@@ -48,7 +50,7 @@ from expost.jobs.profile_options import (
     open_for_profile,
     settings_of,
 )
-from expost.jobs.requests import ProfileRequest
+from expost.jobs.requests import EpsilonRequest, ProfileRequest, command_line
 from expost.jobs.streaming import TableWork, inputs_of, is_streamed, salted
 from expost.jobs.table import label_scale_of, noted, table_notices, training_of
 from expost.mechanisms.base import TOLERANCE
@@ -384,18 +386,19 @@ class _Work(TableWork):
             release=model.release,
             groups=tuple(sorted(groups, key=_unevenness, reverse=True)),
             explanation=explanation,
-            next_steps=(self._next(result),),
+            next_steps=self._next(result),
         )
 
-    def _next(self, result: Profile) -> Code:
+    def _next(self, result: Profile) -> tuple[Code, ...]:
         """Return the next command: publish the model, or choose another ε."""
         job = self.job
-        # Names without folders: the page does not depend on the location of its files.
         if result.useless is None and not result.digest.past_posterior and not result.is_noiseless:
-            publish = ("expost", "publish", "--model", str(Path(job.out.name) / MODEL))
-            return Code(text=shlex.join(publish), purpose="a page where people look up their bound")
-        choose = ("expost", "epsilon", job.title, "--target", str(job.target))
-        return Code(text=shlex.join(choose), purpose="recommend an ε")
+            publish = ("expost", "publish", "--model", str(job.out / MODEL))
+            purpose = "a page where people look up their bound"
+            return (Code(text=shlex.join(publish), purpose=purpose),)
+        panels = TABLE_OPTIONS, MODEL_OPTIONS
+        choose = command_line(job, "epsilon", EpsilonRequest, panels, drop=job.person_column)
+        return () if choose is None else (Code(text=shlex.join(choose), purpose="recommend an ε"),)
 
     def _explored(
         self, model: _Model, result: Profile

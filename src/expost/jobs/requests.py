@@ -6,7 +6,7 @@ here imports numerics, so that ``--help`` is fast.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +27,6 @@ from expost.jobs.options import (
     options_of,
     read_baseline,
     read_bytes,
-    read_fraction,
     read_id,
     read_labels,
     read_model_name,
@@ -42,6 +41,7 @@ __all__ = [
     "AuditRequest",
     "CardRequest",
     "CheckRequest",
+    "ConformRequest",
     "DemoRequest",
     "DoctorRequest",
     "DossierRequest",
@@ -57,7 +57,7 @@ __all__ = [
     "RiskRequest",
     "TableRequest",
     "VerifyRequest",
-    "arguments_of",
+    "command_line",
 ]
 
 # Values that the shell completes. Jobs check them where they are used, and a test compares.
@@ -69,10 +69,12 @@ KINDS = ("data-independent", "data-dependent")
 RELATIONS = ("remove", "replace")
 DEPLOYMENTS = ("public-model", "api", "internal")
 READERS = ("public", "curator-only")
+NOT_FINITE = ("bounded", "refused", "absent")
+ARRAYS = ("torch", "numpy")
 # The entry points under which other packages name their mechanisms.
 MECHANISM_PLUG_INS = "expost.mechanisms"
 # Cells that count as missing, those of `expost.data.MISSING`.
-MISSING = ("", "?")
+MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "NULL", "null")
 
 
 def _attack_names() -> tuple[str, ...]:
@@ -82,10 +84,27 @@ def _attack_names() -> tuple[str, ...]:
     return tuple(ATTACKS)
 
 
-def arguments_of(
-    request: "Request", command: type, panels: Collection[str | None]
-) -> tuple[str, ...]:
-    """Return the given options of these panels, as arguments of another command."""
+def command_line(
+    request: "RowsRequest",
+    name: str,
+    command: type,
+    panels: Collection[str],
+    *more: str,
+    drop: str | None = None,
+) -> tuple[str, ...] | None:
+    """Return another command on the same table; None if the table is not in a file.
+
+    It has the given options of these panels and ``more`` arguments, and leaves out the column
+    ``drop``. An address of a database may contain a password, and is not repeated.
+    """
+    in_files = isinstance(request.source, str | Path)
+    if not in_files or not isinstance(getattr(request, "encoding", None), Path | None):
+        return None
+    left = () if drop is None else ("--drop", drop)
+    return ("expost", name, *_arguments(request, command, (None, *panels)), *left, *more)
+
+
+def _arguments(request: "Request", command: type, panels: Collection[str | None]) -> list[str]:
     arguments: list[str] = []
     taken = options_of(command)
     for name, option in options_of(type(request)).items():
@@ -97,7 +116,7 @@ def arguments_of(
         values = value if isinstance(value, tuple) else (value,)
         flags = () if option.panel is None else (flag_of(name, option),)
         arguments += [part for value in values for part in (*flags, str(value))]
-    return tuple(arguments)
+    return arguments
 
 
 # -- options of several requests -----------------------------------------------------------------
@@ -130,23 +149,21 @@ Dropped = Annotated[
 Missing = Annotated[
     tuple[str, ...],
     Option(
-        "String that marks missing cells (repeatable).",
+        "String of missing cells (repeatable).",
         TABLE,
         metavar="TOKEN",
-        default="'' and '?'",
+        default="'', ?, NA, NaN, NULL, …",
     ),
 ]
-Baseline = Annotated[
-    float | Mapping[str, float] | None,
-    Option(
-        "Bound re-identification, attribute inference and reconstruction by an attacker who"
-        " succeeds with this probability without the release, as 0.001 or 1/1000; or NAME=P for"
-        " some of reidentification, attribute-inference and reconstruction.",
-        CRITERIA,
-        metavar="P",
-        read=read_baseline,
-    ),
-]
+BASELINE = Option(
+    "Bound re-identification, attribute inference and reconstruction by an attacker who"
+    " succeeds with this probability without the release, as 0.001 or 1/1000; or NAME=P for"
+    " some of reidentification, attribute-inference and reconstruction.",
+    CRITERIA,
+    metavar="P",
+    read=read_baseline,
+)
+Baseline = Annotated[float | Mapping[str, float] | None, BASELINE]
 
 
 # -- requests ------------------------------------------------------------------------------------
@@ -649,8 +666,9 @@ class ForgetRequest(BlocksRequest):
 class AuditRequest(RowsRequest):
     """Options of ``expost audit``.
 
-    One of ``model`` (a model.json), ``estimator`` (a class by its name, with parameters) and
-    ``arrays`` (a file of answers that were computed elsewhere) is attacked.
+    One of ``model`` (a model.json or a saved model of another library), ``estimator`` (a class by
+    its name, with parameters) and ``arrays`` (a file of answers that were computed elsewhere) is
+    attacked. With a saved model that cannot be trained again, ``estimator`` trains the references.
 
     Parameters
     ----------
@@ -662,8 +680,8 @@ class AuditRequest(RowsRequest):
     source: Annotated[
         Any,
         _table(
-            "Rows that the model was trained on. With --estimator and without --holdout: rows of"
-            " which a random half is used for training."
+            "Rows that the model was trained on. With --estimator and without --holdout a random"
+            " half of them is."
         ),
     ] = None
     target: PredictedColumn = None
@@ -676,8 +694,7 @@ class AuditRequest(RowsRequest):
     groups: Annotated[
         tuple[str, ...],
         Option(
-            "Report attack results by this column (repeatable). Results by class are always"
-            " reported.",
+            "Report attack results by this column, next to the class (repeatable).",
             TABLE,
             flag="--group",
             metavar="COLUMN",
@@ -685,20 +702,53 @@ class AuditRequest(RowsRequest):
     ] = ()
     drop: Dropped = ()
     missing: Missing = MISSING
-    model: Annotated[Path | None, Option("Attack this model.json.", MODEL, metavar="FILE")] = None
+    model: Annotated[
+        Path | None,
+        Option(
+            "Attack this model: model.json, joblib, skops, XGBoost, LightGBM or ONNX.",
+            MODEL,
+            metavar="FILE",
+        ),
+    ] = None
+    trust_pickle: Annotated[
+        bool,
+        Option(
+            "Load a pickle or joblib file, which runs its code: only if you trust its maker.",
+            MODEL,
+        ),
+    ] = False
+    trust_types: Annotated[
+        tuple[str, ...],
+        Option(
+            "Type in a skops file to trust, although loading it may run code (repeatable).",
+            MODEL,
+            flag="--trust-type",
+            metavar="NAME",
+        ),
+    ] = ()
+    classes: Annotated[
+        tuple[str, ...] | None,
+        Option(
+            "Labels in the order of the outputs of a model that knows numbers only.",
+            MODEL,
+            metavar="NO,YES",
+            read=read_labels,
+        ),
+    ] = None
     estimator: Annotated[
         str | None,
         Option(
-            "Attack a model of this class with fit and predict_proba, trained here.",
+            "Attack a model of this class with fit and predict_proba, trained here (parameters:"
+            " CLASS:NAME=VALUE,…). With a --model that cannot be trained again: train references.",
             MODEL,
-            metavar="CLASS[:PARAM=VALUE,…]",
+            metavar="CLASS[:…]",
         ),
     ] = None
     arrays: Annotated[
         Path | None,
         Option(
-            "Attack the answers of a model in this file: npz, CSV or Parquet of losses,"
-            " probabilities or log odds, and which rows were members.",
+            "Attack the answers in this file: npz, CSV or Parquet of losses, probabilities or log"
+            " odds, and which rows were members.",
             MODEL,
             metavar="FILE",
         ),
@@ -727,6 +777,15 @@ class AuditRequest(RowsRequest):
             CRITERIA,
         ),
     ] = False
+    propensity: Annotated[
+        str | None,
+        Option(
+            "State the probability with which each row was put into DATA, independently: a number"
+            " or a column. ε is then bounded as with --coins.",
+            CRITERIA,
+            metavar="P",
+        ),
+    ] = None
     seed: Annotated[int | None, Option("Seed, for reproducible figures.", CRITERIA)] = None
     workers: Annotated[
         int | None,
@@ -790,7 +849,11 @@ class RiskRequest(AnswerRequest):
 
     curator_json: CuratorJson = False
     model: Annotated[
-        Path | None, Option("model.json whose guarantee is explained.", metavar="MODEL")
+        Path | None,
+        Option(
+            "model.json whose guarantee is explained, or the folder or file of a profile.",
+            metavar="MODEL",
+        ),
     ] = None
     epsilon: Annotated[float | None, Option("Any mechanism with this ε.", GUARANTEE)] = None
     delta: Annotated[
@@ -932,6 +995,75 @@ class CheckRequest(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ConformRequest(AnswerRequest):
+    """Options of ``expost conform``."""
+
+    trainer: Annotated[
+        str, Option("Function of a module in the current folder, which is run.", metavar="TRAINER")
+    ]
+    arrays: Annotated[
+        str,
+        Option(
+            "Library of the trainer: torch, or numpy (also for JAX).",
+            MODEL,
+            metavar="NAME",
+            choices=ARRAYS,
+        ),
+    ] = "torch"
+    clip: Annotated[
+        tuple[float, ...],
+        Option(
+            "Claimed bound C on a row's gradient, or one for each of three layers, as 1,1,0.5.",
+            GUARANTEE,
+            metavar="C[,C,C]",
+            read=numbers("1 or 1,1,0.5"),
+        ),
+    ]
+    noise_multiplier: Annotated[float, Option("Claimed noise multiplier σ.", GUARANTEE)]
+    sampling_rate: Annotated[
+        float, Option("Claimed probability that a row is in a batch.", GUARANTEE)
+    ] = 1.0
+    learning_rate: Annotated[float, Option("Claimed learning rate, of plain SGD.", GUARANTEE)] = 1.0
+    divisor: Annotated[
+        float | None,
+        Option(
+            "Claimed constant by which sums are divided.",
+            GUARANTEE,
+            default="the expected batch size",
+        ),
+    ] = None
+    n_public: Annotated[bool, Option("Claim that the number of rows is public.", GUARANTEE)] = False
+    relation: Annotated[
+        str,
+        Option(
+            "Whether a row is removed or added (remove), or replaced (replace: noise 2σC).",
+            GUARANTEE,
+            metavar="NAME",
+            choices=RELATIONS,
+        ),
+    ] = "remove"
+    not_finite: Annotated[
+        str,
+        Option(
+            "Claim on rows whose gradient is NaN or infinite: bounded, refused or absent (not"
+            " checked).",
+            GUARANTEE,
+            metavar="NAME",
+            choices=NOT_FINITE,
+        ),
+    ] = "bounded"
+    secure: Annotated[bool, Option("Claim that no seed controls the noise.", GUARANTEE)] = False
+    norm_budget: Annotated[
+        float | None, Option("Claimed bound on the root of a row's Σ∥g∥².", GUARANTEE)
+    ] = None
+    delta: Annotated[float, Option("δ at which the accountant is compared.", GUARANTEE)] = 1e-05
+    false_alarm: Annotated[
+        float, Option("Largest probability of a violation by chance.", CRITERIA)
+    ] = 0.001
+    steps: Annotated[int, Option("Steps of a run; more steps find smaller faults.", CRITERIA)] = 60
+
+
+@dataclass(frozen=True, kw_only=True)
 class DossierRequest(FolderRequest):
     """Options of ``expost dossier``."""
 
@@ -961,15 +1093,8 @@ class DossierRequest(FolderRequest):
         ),
     ] = "public"
     baseline: Annotated[
-        float,
-        Option(
-            "Probability with which re-identification, attribute inference and reconstruction"
-            " succeed without the model, as 0.001 or 1/1000.",
-            CRITERIA,
-            metavar="P",
-            read=read_fraction,
-        ),
-    ] = 0.001
+        float | Mapping[str, float] | None, replace(BASELINE, default="1/1000 for each")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -977,6 +1102,13 @@ class VerifyRequest(Request):
     """Options of ``expost verify``."""
 
     folder: Annotated[Path, Option("Folder with a manifest.", metavar="DIR")]
+    results: Annotated[
+        tuple[Path, ...],
+        Option(
+            "Results that were moved since the manifest was written, or their folders.",
+            metavar="RESULT",
+        ),
+    ] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,13 +3,16 @@
 from pathlib import Path
 
 from expost.errors import InvalidInput
-from expost.files.atomic import is_same_file, write_bytes
+from expost.files.atomic import is_same_file, read_json, write_bytes
 from expost.jobs.options import FORECAST, GOAL, GUARANTEE, options_of
 from expost.jobs.output import made_now
 from expost.jobs.pages import check_answer, named_source, store_answer, store_page
 from expost.jobs.requests import RiskRequest
 from expost.jobs.workspace import Workspace
 from expost.profiles import identifiability
+from expost.profiles.posterior import RowIdentifiability
+from expost.profiles.profile import FORMAT
+from expost.profiles.stored import PROFILE, StoredProfile
 from expost.report import Context, page_of
 from expost.risk.statement import Identifiability
 
@@ -19,20 +22,24 @@ _PANELS = (GUARANTEE, GOAL, FORECAST)
 _CRITERIA = ("prior", "false_positive_rate", "exceeded", "baseline")
 
 
-def run(request: RiskRequest) -> tuple[Identifiability, dict[str, Path]]:
+def run(request: RiskRequest) -> tuple[Identifiability | RowIdentifiability, dict[str, Path]]:
     """Return the answer, and the files of its page and its chart."""
     check_answer(request)
     options = options_of(RiskRequest)
     names = [name for name, option in options.items() if option.panel in _PANELS]
-    answer: Identifiability = identifiability.identifiability(
-        request.model, **{name: getattr(request, name) for name in (*names, *_CRITERIA)}
+    path = None if request.model is None else _result(request.model)
+    profile = None if path is None or not _is_profile(path) else StoredProfile.load(path)
+    answer: Identifiability | RowIdentifiability = identifiability.identifiability(
+        path if profile is None else profile,
+        **{name: getattr(request, name) for name in (*names, *_CRITERIA)},
     )
-    inputs = [] if request.model is None else [request.model]
+    inputs = [] if path is None else [path]
     if request.plot is not None:
-        _check_plot(answer, request.plot, request.model)
+        _check_plot(answer, request.plot, path)
 
     def store(workspace: Workspace) -> dict[str, Path]:
-        shown = {"usual": "model.json", "what": "a released model"}
+        usual = "model.json" if profile is None else PROFILE
+        shown = {"usual": usual, "what": "a released model"}
         sources = [named_source(path, answer.audience, **shown) for path in inputs]
         context = Context(source=sources[0] if sources else None, made=made_now())
         return store_page(workspace, page_of(answer, context=context))
@@ -45,8 +52,28 @@ def run(request: RiskRequest) -> tuple[Identifiability, dict[str, Path]]:
     return answer, files
 
 
-def _check_plot(answer: Identifiability, path: Path, model: Path | None) -> None:
+def _result(path: Path) -> Path:
+    """Return the file that is explained; of a folder its profile, else its model."""
+    if not path.is_dir():
+        return path
+    for name in (PROFILE, "model.json"):
+        if (path / name).exists():
+            return path / name
+    raise InvalidInput(f"{path}: holds no profile and no model.json; name a folder with one.")
+
+
+def _is_profile(path: Path) -> bool:
+    content = read_json(path)
+    name = content.get("format") if isinstance(content, dict) else None
+    return str(name).startswith(FORMAT.partition("/")[0] + "/")
+
+
+def _check_plot(
+    answer: Identifiability | RowIdentifiability, path: Path, model: Path | None
+) -> None:
     """Refuse a chart that cannot be drawn, before anything is written."""
+    if not isinstance(answer, Identifiability):
+        raise InvalidInput(f"--plot {str(path)!r}: draws a guarantee; name a model.json with it.")
     if path.suffix.lower() != ".png":
         raise InvalidInput(f"--plot {str(path)!r}: must end in .png.")
     target = answer.audience.path(path)

@@ -71,7 +71,7 @@ def table_notices(table: Table, encoding: Encoding, unknown: Mapping[str, int]) 
 def unknown_notices(unknown: Mapping[str, int]) -> tuple[str, ...]:
     """Return a notice for each column with cells of no level."""
     return tuple(
-        f"column {name!r}: {count} cells hold no level of the encoding and count as none."
+        f"column {name!r}: {count:,} cells hold no level of the encoding and count as none."
         for name, count in unknown.items()
     )
 

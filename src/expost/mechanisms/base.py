@@ -57,6 +57,7 @@ __all__ = [
     "default_mechanism",
     "default_noise",
     "mechanism_name",
+    "noise_title",
     "register",
 ]
 
@@ -450,6 +451,7 @@ class Mechanism(Protocol):
         failure: float,
         tangent: "TangentMechanism | None" = None,
         released: "NoisyTangent | None" = None,
+        labels: int = 1,
     ) -> "ExposureBound":
         """Return the bound of a published report, which needs no row but the reader's own.
 
@@ -463,6 +465,8 @@ class Mechanism(Protocol):
             The mechanism of a data-dependent report; None: the report is data-independent.
         released : NoisyTangent, optional
             The noisy gradient and Hessian that ``tangent`` released.
+        labels : int, default=1
+            The bounds of so many labels of one row hold at once, except with probability ρ.
 
         Returns
         -------
@@ -805,7 +809,12 @@ def default_noise(kind: type["Mechanism"], dimension: int, delta: float | str | 
 
 def mechanism_name(kind: str, noise: str) -> str:
     """Return a mechanism and its noise in a few words."""
-    return f"{kind} perturbation, {noise} noise"
+    return f"{kind} perturbation, {noise_title(noise)}"
+
+
+def noise_title(noise: str) -> str:
+    """Return a noise as readers know it: Gaussian noise."""
+    return f"{noise.capitalize()} noise"
 
 
 def default_delta(rows: int) -> float:

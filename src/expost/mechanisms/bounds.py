@@ -35,34 +35,29 @@ laplace   noise = β·∣∥g ∓ ∇ℓ∥ − ∥g∥∣ ≤ βs. The directio
           downwards r − √(r² − 2sT + s²), both falling with r, at r = R where T ≤ R; else βs.
 softmax   K classes (:mod:`expost.losses`), g as a matrix G (K, d), r = K − 1; data-independent.
           volume: both determinants are at most log det(I + aS) with a = ∥x∥²/λ (R&W Thm 8), which
-          is Σ log(1 + apₖ) + log Σ pₖ/(1 + apₖ), since S is diag p less a matrix of rank one.
+          is Σ log(1 + apₖ) + log Σ pₖ/(1 + apₖ), since S is diag p less a matrix of rank one. As
+          Σpₖ = 1, the determinant less 1 is Σ pₖ(Π over j ≠ k of (1 + apⱼ) − 1): no term cancels.
           gaussian: u = Σ over k ≠ y of pₖ(eₖ − e_y), so ∣g·∇ℓ∣ ≤ (1 − p_y)·max∣(Gₖ − G_y)·x∣. Each
           of these r is N(0, 2σ²∥x∥²) for a z fixed beforehand: all stay below
           √2σ∥x∥Φ⁻¹(1 − ρ/2r) but with probability ρ (erratum 5: ρ/r for ρ), however p depends on b.
           laplace: at most β∥∇ℓ∥, with certainty. Where Θ moves by no more than m/∥x∥, log pₖ moves
           by at most √2·m: over the cell every pₖ, 1 − p_y and S keep within a factor of e^(√2·m).
 
-Output perturbation
--------------------
-∇J(A; D₋) = −v/(n−1) with v = ΛA + ∇ℓ_z(A), and J is Λ-strongly convex: the neighbour lies within
-∥v∥/(Λ(n−1)) of A (with one row more: /(n+1)), and ∥θ − A∥ ≤ r but with probability ρ. With
-A = a·u + A⊥,
-
-    ∥v∥² = Λ²∥A⊥∥² + (Λa + f′(a∥x∥)∥x∥)²,   ∥A⊥∥ ≤ ∥θ⊥∥ + √(r² − (a − θ·u)²),
-
-and the second bracket grows with a: on each of many pieces of a's range it is largest at an end, so
-that the supremum over the whole ball is bounded piece by piece.
-
-laplace   ∣loss∣ ≤ β·distance: it holds for every z at once, also one picked after seeing θ.
-gaussian  ∣loss∣ ≤ μ²/2 + μΦ⁻¹(1−ρ/4), μ = distance/σ: b is independent of the shift. ρ/2 for each.
-
 Pure ε caps what norm-Laplace noise can lose.
+
+Several labels of one row
+-------------------------
+``labels`` = m bounds of one x hold at once with the same failure probability. Every event above is
+about x, b, ĝ and Ĥ, not about y, and counts once however many labels are shown, except for two.
+softmax   Gaussian noise: the pairs (k, y). m labels have N = min(m(K−1), K(K−1)/2) of them, since
+          (k, y) and (y, k) are the same one: ρ/N for each.
+output    Gaussian noise: the shift depends on y (:mod:`expost.mechanisms.output_bound`).
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from scipy.special import betaincinv, gammaincinv, ndtri
@@ -70,23 +65,29 @@ from scipy.special import betaincinv, gammaincinv, ndtri
 from expost._numerics import ROUNDOFF, gamma, row_blocks, row_norms, row_products
 from expost.glm import predictors
 from expost.losses import Kinked, Loss, SoftmaxDerivatives
-from expost.mechanisms.base import TOLERANCE
 from expost.mechanisms.objective import ObjectivePerturbation
-from expost.mechanisms.output import OutputPerturbation
 from expost.mechanisms.publishing import NoisyTangent, TangentMechanism
 from expost.noise import NormLaplace, goe_largest_eigenvalue_quantile
 from expost.types import FloatArray
 
-__all__ = ["ExposureBound", "ObjectiveBound", "OutputBound", "normal_quantile"]
+__all__ = [
+    "QUANTILE_ERROR",
+    "UP",
+    "ExposureBound",
+    "ObjectiveBound",
+    "finite",
+    "no_nan",
+    "normal_quantile",
+    "shared_constants",
+    "upper_norms",
+]
 
 # Quantiles are taken this much farther out than SciPy's, which are good to about 1e-12.
-_QUANTILE_ERROR = 1e-9
-# How many pieces a's range is cut into (even, so that θ·u is an end of one).
-_PIECES = 128
-# Rows × pieces at a time.
-_BLOCK = 2**18
+QUANTILE_ERROR = 1e-9
+# Exponentials of more would overflow.
+_LARGEST_LOG = 600.0
 # What a handful of roundings can take from a bound.
-_UP = 1 + 1e-12
+UP = 1 + 1e-12
 
 
 class ExposureBound(Protocol):
@@ -103,6 +104,9 @@ class ExposureBound(Protocol):
     def exposure(self, X: FloatArray, y: FloatArray) -> FloatArray:
         """Return the bounds (m,) of rows (m, d) of the unit ball, labels as the loss takes them."""
 
+    def formula(self) -> dict[str, Any] | None:
+        """Return the public constants from which a page computes it; None where no page can."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ObjectiveBound:
@@ -113,6 +117,7 @@ class ObjectiveBound:
     failure: float
     tangent: TangentMechanism | None = None
     released: NoisyTangent | None = None
+    labels: int = 1
 
     is_uniform = False
 
@@ -126,9 +131,15 @@ class ObjectiveBound:
         """How far g may move within θ's cell."""
         return self.mechanism.steepest * self.mechanism.reach_of_cell
 
-    def _room(self, X: FloatArray) -> float:
-        """Bound the error of predictors, a row of length 1: over θ's cell, and by rounding."""
-        return self.mechanism.reach_of_cell + gamma(X.shape[1] + 2) * float(
+    @property
+    def _columns(self) -> int:
+        """The length of a row."""
+        return len(self.theta) // self.mechanism.loss.outputs
+
+    @cached_property
+    def _room(self) -> float:
+        """The error of predictors, a row of length 1: over θ's cell, and by rounding."""
+        return self.mechanism.reach_of_cell + gamma(self._columns + 2) * float(
             np.linalg.norm(self.theta)
         )
 
@@ -138,10 +149,10 @@ class ObjectiveBound:
         exposure = self._exposure if self.mechanism.loss.outputs == 1 else self._softmax_exposure
         for block in row_blocks(len(X), X.shape[1] * self.mechanism.loss.outputs):
             bound[block] = exposure(X[block], y[block])
-        bound *= _UP
+        bound *= UP
         if self.mechanism.noise == "laplace":
             bound = np.minimum(bound, self.mechanism.worst_case)
-        return _no_nan(bound)
+        return no_nan(bound)
 
     def _exposure(self, X: FloatArray, y: FloatArray) -> FloatArray:
         """Bound the exposure under a loss of one output."""
@@ -156,16 +167,22 @@ class ObjectiveBound:
         derivatives = mechanism.loss.at(predictors(X, self.theta, mechanism.loss.outputs), y)
         assert isinstance(derivatives, SoftmaxDerivatives)
         # A relative error of p acts like as large a change of its logarithm.
-        growth = np.exp(math.sqrt(2) * norms * self._room(X) + 4096 * ROUNDOFF)
+        growth = np.exp(math.sqrt(2) * norms * self._room + 4096 * ROUNDOFF)
         length = derivatives.length * growth * norms
         volume = softmax_volume(derivatives, growth * norms**2 / mechanism.penalty_sum)
         if mechanism.noise == "laplace":
             return length / mechanism.resolution + volume
         missed = derivatives.rest[np.arange(len(X)), y.astype(np.int64)] * growth * norms
-        tail = self.failure / (2 * (mechanism.loss.outputs - 1))
-        across = math.sqrt(2) * (mechanism.resolution * normal_quantile(tail) + 2 * self._moved)
-        noise: FloatArray = (length**2 / 2 + missed * across) / mechanism.resolution**2
+        noise: FloatArray = (length**2 / 2 + missed * self._across) / mechanism.resolution**2
         return noise + volume
+
+    @property
+    def _across(self) -> float:
+        """A bound on ∣(Gₖ − G_y)·u∣ under Gaussian noise, for every k and the labels shown."""
+        others = self.mechanism.loss.outputs - 1
+        pairs = min(self.labels * others, (others + 1) * others / 2)
+        quantile = normal_quantile(self.failure / (2 * pairs))
+        return math.sqrt(2) * (self.mechanism.resolution * quantile + 2 * self._moved)
 
     def derivatives(
         self, X: FloatArray, y: FloatArray, norms: FloatArray
@@ -173,10 +190,10 @@ class ObjectiveBound:
         """Return (sup ∣f′∣, sup f″) over θ's cell."""
         # A row's ε follows from this: it must not depend on the other rows.
         loss, z = self.mechanism.loss, row_products(X, self.theta)
-        move = norms * self._room(X) + 1e-15 * (1 + np.abs(z))
+        move = norms * self._room + 1e-15 * (1 + np.abs(z))
         # f′ grows with z: its size is largest at an end.
         slope = np.maximum(np.abs(loss.slope(z - move, y)), np.abs(loss.slope(z + move, y)))
-        return slope * _UP, _largest_curvature(loss, z, y, move)
+        return slope * UP, _largest_curvature(loss, z, y, move)
 
     def volume_bound(self, X: FloatArray, norms: FloatArray, curvature: FloatArray) -> FloatArray:
         """Bound what the determinants can lose."""
@@ -190,17 +207,24 @@ class ObjectiveBound:
 
     def leverage_bound(self, X: FloatArray, norms: FloatArray) -> FloatArray:
         """Return μ̄: the least of the bounds on xᵀH⁻¹x over α, at every point of the cell."""
-        values, vectors = self._spectrum
-        squares = (X @ vectors) ** 2
-        penalty, shift = self.mechanism.penalty_sum, self.hessian_shift
-        best = norms**2 / penalty
-        for share in (penalty / (penalty + shift), 0.25, 0.5, 0.75, 0.9, 1.0):
-            floor = share * (values - shift) + (1 - share) * penalty
-            if float(floor.min()) > 0:
-                best = np.minimum(best, squares @ (1 / floor))
-        # Over the cell every f″ changes by at most e^(M·reach), rows being at most 1 long.
-        ratio = self.mechanism.loss.third_ratio or 0.0
-        return best * math.exp(ratio * self.mechanism.reach_of_cell) * _UP
+        squares = (X @ self._spectrum[1]) ** 2
+        best = norms**2 / self.mechanism.penalty_sum
+        for weights in self._leverage_weights:
+            best = np.minimum(best, squares @ weights)
+        return best * self._leverage_growth * UP
+
+    @cached_property
+    def _leverage_weights(self) -> tuple[FloatArray, ...]:
+        """The inverse eigenvalues of α(Ĥ − tI) + (1−α)λI, for each α where all are positive."""
+        values, penalty, shift = self._spectrum[0], self.mechanism.penalty_sum, self.hessian_shift
+        shares = (penalty / (penalty + shift), 0.25, 0.5, 0.75, 0.9, 1.0)
+        floors = [share * (values - shift) + (1 - share) * penalty for share in shares]
+        return tuple(1 / floor for floor in floors if float(floor.min()) > 0)
+
+    @property
+    def _leverage_growth(self) -> float:
+        """By how much f″ changes over the cell: e^(M·reach), rows being at most 1 long."""
+        return math.exp((self.mechanism.loss.third_ratio or 0.0) * self.mechanism.reach_of_cell)
 
     @cached_property
     def _spectrum(self) -> tuple[FloatArray, FloatArray]:
@@ -225,16 +249,22 @@ class ObjectiveBound:
 
     def inner_bound(self, X: FloatArray, norms: FloatArray) -> FloatArray | None:
         """Bound ∣g·x∣ from ĝ; None without it."""
-        if self.released is None or self.tangent is None:
+        if self.released is None:
             return None
-        tangent = self.tangent
+        inner: FloatArray = np.abs(X @ self.released.gradient) + norms * self._gradient_slack
+        return inner
+
+    @property
+    def _gradient_slack(self) -> float:
+        """A bound on ∣(g − ĝ)·u∣, rounding included."""
+        tangent, released = self.tangent, self.released
+        assert tangent is not None
+        assert released is not None
         slack = tangent.gradient_scale * normal_quantile(self.failure / 2) + self._moved
         slack += (
             tangent.gradient_grid.diagonal(self.mechanism.dimension) / 2 + tangent.gradient_rounding
         )
-        size = gamma(X.shape[1] + 2) * float(np.linalg.norm(self.released.gradient))
-        inner: FloatArray = np.abs(X @ self.released.gradient) + norms * (slack + size)
-        return inner
+        return slack + gamma(self._columns + 2) * float(np.linalg.norm(released.gradient))
 
     def noise_bound(
         self, slope: FloatArray, norms: FloatArray, inner: FloatArray | None
@@ -251,8 +281,7 @@ class ObjectiveBound:
     def _laplace_noise(
         self, law: NormLaplace, step: FloatArray, norms: FloatArray, inner: FloatArray | None
     ) -> FloatArray:
-        norm = least_norm(law, self.failure / 2)
-        angle = largest_cosine(law.dimension, self.failure / 2)
+        norm, angle = self._norm_and_cosine(law)
         # From the exact minimiser to any point of the cell both norms change by the move of g.
         bound = np.minimum(step, _grown(norm, norm * angle, step) + 4 * self._moved)
         if inner is not None:
@@ -264,103 +293,70 @@ class ObjectiveBound:
             bound = np.minimum(bound, np.maximum(_grown(near, reach, step), back))
         return law.rate * bound
 
+    def _norm_and_cosine(self, law: NormLaplace) -> tuple[float, float]:
+        """Return (R, C) of norm-Laplace noise."""
+        return least_norm(law, self.failure / 2), largest_cosine(law.dimension, self.failure / 2)
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class OutputBound:
-    """The bound under output perturbation: data-independent."""
+    def formula(self) -> dict[str, Any]:
+        """Return the constants; those of ``noise`` and ``released`` have their names here."""
+        mechanism, law = self.mechanism, self.mechanism.law
+        noise: dict[str, Any]
+        if isinstance(law, NormLaplace):
+            norm, cosine = self._norm_and_cosine(law)
+            noise = {"rate": law.rate, "norm": norm, "cosine": cosine, "moved": self._moved}
+        elif mechanism.loss.outputs > 1:
+            noise = {"scale": mechanism.resolution, "across": self._across}
+        else:
+            noise = {"scale": mechanism.resolution, "across": self.direction_bound}
+        released = None
+        if self.released is not None:
+            released = {
+                "gradient": self.released.gradient,
+                "slack": self._gradient_slack,
+                "vectors": self._spectrum[1].T,
+                "weights": self._leverage_weights,
+                "growth": self._leverage_growth,
+            }
+        return {
+            "kind": "objective" if mechanism.loss.outputs == 1 else "softmax",
+            **shared_constants(mechanism.loss, self.theta, self._columns),
+            "room": self._room,
+            "penalty": mechanism.penalty_sum,
+            "noise": noise,
+            "released": released,
+            "cap": finite(mechanism.worst_case) if mechanism.noise == "laplace" else None,
+        }
 
-    mechanism: OutputPerturbation
-    theta: FloatArray
-    failure: float
 
-    @property
-    def failure_probability(self) -> float:
-        """ρ."""
-        return self.failure
+def shared_constants(loss: Loss, theta: FloatArray, columns: int) -> dict[str, Any]:
+    """Return the constants of a formula that every bound has."""
+    bounds = {"curvature_bound": loss.curvature_bound, "third_ratio": loss.third_ratio or 0.0}
+    return {
+        "loss": {"name": loss.name, **asdict(cast(Any, loss)), **bounds},
+        "theta": theta,
+        "norm_up": 1 + 2 * gamma(columns + 4),
+    }
 
-    @property
-    def is_uniform(self) -> bool:
-        """Norm-Laplace noise: ∥b∥ ≤ r is all that it needs."""
-        return self.mechanism.noise == "laplace"
 
-    def exposure(self, X: FloatArray, y: FloatArray) -> FloatArray:
-        """Return (m,) β·distance, or μ²/2 + μΦ⁻¹(1−ρ/4)."""
-        mechanism = self.mechanism
-        separation = self.distance_bound(X, y) / mechanism.resolution * _UP
-        if self.is_uniform:
-            return _no_nan(np.minimum(separation, mechanism.worst_case))
-        # Within the cell b moves by its diagonal at most.
-        room = mechanism.grid.diagonal(mechanism.dimension) / mechanism.resolution
-        quantile = normal_quantile(self.failure / 4) + room
-        return _no_nan(separation * (separation / 2 + quantile) * _UP)
-
-    @cached_property
-    def radius(self) -> float:
-        """r: how far A may be from θ; ρ, or half of it under Gaussian noise."""
-        mechanism = self.mechanism
-        share = self.failure if self.is_uniform else self.failure / 2
-        noise = mechanism.law.norm_exceeded_with(share) * (1 + _QUANTILE_ERROR)
-        return (
-            noise
-            + mechanism.grid.diagonal(mechanism.dimension) / 2
-            + TOLERANCE / mechanism.regularization
-        )
-
-    def distance_bound(self, X: FloatArray, y: FloatArray) -> FloatArray:
-        """Bound the distance (m,) of the neighbour of any A within r, at most the sensitivity."""
-        mechanism = self.mechanism
-        pull = np.empty(len(X))
-        step = max(1, _BLOCK // _PIECES)
-        for start in range(0, len(X), step):
-            some = slice(start, start + step)
-            pull[some] = self.largest_pull(X[some], y[some])
-        # Each end is known to η/Λ.
-        distance = (pull / (mechanism.rows - 1) + 2 * TOLERANCE) / mechanism.regularization
-        return np.minimum(distance, mechanism.sensitivity)
-
-    def largest_pull(self, X: FloatArray, y: FloatArray) -> FloatArray:
-        """Return an upper bound of sup ∥ΛA + ∇ℓ(A)∥ over the ball of radius r around θ.
-
-        Parameters
-        ----------
-        X : FloatArray
-            (m, d) rows of the unit ball.
-        y : FloatArray
-            (m,) their labels.
-
-        Returns
-        -------
-        FloatArray
-            (m,) the bound of each row.
-        """
-        mechanism, theta, d = self.mechanism, self.theta, X.shape[1]
-        norms, length = upper_norms(X), float(np.linalg.norm(theta))
-        along = X @ theta / np.where(norms > 0, norms, 1.0)
-        # What rounding can hide of the part of θ across x.
-        across = np.sqrt(
-            np.maximum((length - np.abs(along)) * (length + np.abs(along)), 0.0)
-            + 8 * gamma(d + 8) * length**2
-        )
-        radius = self.radius + gamma(d + 8) * length
-        turn = np.linspace(-np.pi / 2, np.pi / 2, _PIECES + 1)
-        at = along[:, None] + radius * np.sin(turn)
-        slope = mechanism.loss.slope(at * norms[:, None], y[:, None])
-        size = np.abs(mechanism.regularization * at + slope * norms[:, None])
-        inner = np.maximum(size[:, :-1], size[:, 1:])
-        widest = np.maximum(np.cos(turn[:-1]), np.cos(turn[1:]))
-        outer = mechanism.regularization * (across[:, None] + radius * widest)
-        pull: FloatArray = np.max(np.hypot(inner, outer), axis=1)
-        return pull * (1 + 1e-9)
+def finite(cap: float) -> float | None:
+    """Return a number of a formula, None where it is infinite."""
+    return cap if cap < math.inf else None
 
 
 def softmax_volume(derivatives: SoftmaxDerivatives, share: FloatArray) -> FloatArray:
     """Return log det(I + aS) for a = ``share``, and what rounding can hide of it."""
-    scaled = derivatives.p * share[:, None]
-    grown = np.log1p(scaled).sum(axis=1)
-    fallen = np.log1p(-np.einsum("ij,ij->i", derivatives.p, scaled / (1 + scaled)))
-    # The two parts cancel where p_y is near 1; by its trace S is never larger than this either.
-    volume = grown + fallen + 64 * ROUNDOFF * (grown - fallen)
-    bound: FloatArray = np.minimum(volume, derivatives.trace * share * _UP)
+    p, classes = derivatives.p, derivatives.p.shape[1]
+    scaled = p * share[:, None]
+    logs = np.log1p(scaled)
+    total, others = logs.sum(axis=1), logs @ (1 - np.eye(classes))
+    with np.errstate(over="ignore"):
+        near = np.log1p(np.einsum("ij,ij->i", p, np.expm1(others)))
+    far = total + np.log1p(-np.einsum("ij,ij->i", p, scaled / (1 + scaled)))
+    volume = np.where(total < _LARGEST_LOG, near, far)
+    # Sums of K terms, and exponentials of sums up to their total.
+    rounding = 8 * (classes + 8) * (1 + total) * ROUNDOFF
+    # By its trace S is never larger than this either.
+    bound: FloatArray = np.minimum(volume * (1 + rounding), derivatives.trace * share * UP)
     return bound
 
 
@@ -371,7 +367,7 @@ def upper_norms(X: FloatArray) -> FloatArray:
 
 def normal_quantile(tail: float) -> float:
     """Return Φ⁻¹(1 − ``tail``), rounded up."""
-    return max(-float(ndtri(tail)), 0.0) * (1 + _QUANTILE_ERROR)
+    return max(-float(ndtri(tail)), 0.0) * (1 + QUANTILE_ERROR)
 
 
 def largest_cosine(dimension: int, tail: float) -> float:
@@ -379,12 +375,12 @@ def largest_cosine(dimension: int, tail: float) -> float:
     if dimension == 1:
         return 1.0
     sine_square = float(betaincinv((dimension - 1) / 2, 0.5, tail))
-    return min(math.sqrt(max(1 - sine_square * (1 - _QUANTILE_ERROR), 0.0)) * _UP, 1.0)
+    return min(math.sqrt(max(1 - sine_square * (1 - QUANTILE_ERROR), 0.0)) * UP, 1.0)
 
 
 def least_norm(law: NormLaplace, tail: float) -> float:
     """Return R with P(∥b∥ < R) ≤ ``tail``, rounded down."""
-    return float(gammaincinv(law.dimension, tail)) / law.rate * (1 - _QUANTILE_ERROR)
+    return float(gammaincinv(law.dimension, tail)) / law.rate * (1 - QUANTILE_ERROR)
 
 
 def _grown(norm: float, inner: FloatArray | float, step: FloatArray) -> FloatArray:
@@ -402,9 +398,9 @@ def _largest_curvature(loss: Loss, z: FloatArray, y: FloatArray, move: FloatArra
         inside = loss.beyond(z, y) <= move + 4 * ROUNDOFF * (1 + np.abs(z))
         return np.where(inside, bound, 0.0)
     growth = np.exp(np.minimum((loss.third_ratio or 0.0) * move, 700.0))
-    return np.minimum(loss.curvature(z, y) * growth * _UP, bound)
+    return np.minimum(loss.curvature(z, y) * growth * UP, bound)
 
 
-def _no_nan(bound: FloatArray) -> FloatArray:
+def no_nan(bound: FloatArray) -> FloatArray:
     """Return the bound, infinite where it is not a number: that proves nothing."""
     return np.where(np.isnan(bound), np.inf, bound)

@@ -186,7 +186,7 @@ class SGDMechanism:
         noise = math.sqrt(steps) / mu * (self.sensitivity / self.clip) * (1 - 2.0**-50)
         return DPSGD(noise_multiplier=noise, steps=steps, relation=self.relation)
 
-    def sampled(self, scale: float, steps: int) -> Guarantee:
+    def sampled(self, scale: float, steps: int, *, rows_per_person: int = 1) -> Guarantee:
         """Return the worst case of ``steps`` steps in hidden batches, at noise ``scale``.
 
         Parameters
@@ -195,6 +195,8 @@ class SGDMechanism:
             The standard deviation s of the noise.
         steps : int
             The number of steps.
+        rows_per_person : int, default=1
+            The largest number of rows that are removed at once.
 
         Returns
         -------
@@ -206,6 +208,7 @@ class SGDMechanism:
             sampling_rate=self.sampling_rate,
             steps=steps,
             relation=self.relation,
+            rows_per_person=rows_per_person,
         )
 
     def describe(self) -> str:
@@ -260,7 +263,16 @@ class Transcript(Displayed):
         self._least_scale = math.inf
         self._epochs: list[NDArray[np.float32]] = []
 
-    def add_known(self, rows: Any, inner: Any, square: Any, scale: float, error: Any = 0.0) -> None:
+    def add_known(
+        self,
+        rows: Any,
+        inner: Any,
+        square: Any,
+        scale: float,
+        error: Any = 0.0,
+        *,
+        count: Any = 1,
+    ) -> None:
         """Add (2·inner + square)/(2s²) to the rows of a known batch.
 
         Parameters
@@ -275,6 +287,8 @@ class Transcript(Displayed):
             The standard deviation s of the noise b.
         error : Any, default=0.0
             A bound on the error of the added term, per row or for all.
+        count : Any, default=1
+            The number of gradients that g is the sum of, where an entry is a person.
 
         Raises
         ------
@@ -285,7 +299,7 @@ class Transcript(Displayed):
         at = self._rows(rows)
         product, length, bound = self._values(at, inner=inner, square=square, error=error)
         self._add(at, (product + 0.5 * length) / _variance(scale), bound)
-        self._lengthen(at, length, scale)
+        self._lengthen(at, length, scale, count)
 
     def add_hidden(
         self, rows: Any, inner: Any, square: Any, scale: float, rate: float, error: Any = 0.0
@@ -556,12 +570,12 @@ class Transcript(Displayed):
         self.loss[at] += term
         self.error[at] += error + 4 * ROUNDOFF * (np.abs(term) + np.abs(self.loss[at]))
 
-    def _lengthen(self, at: IntArray, square: FloatArray, scale: float) -> None:
+    def _lengthen(self, at: IntArray, square: FloatArray, scale: float, count: Any = 1) -> None:
         variance = _variance(scale)
         self.square[at] += square
         self.separation_square[at] += square / variance
         self._batches[at] += 1
-        self.most_separation_square[at] += self.mechanism.sensitivity**2 / variance
+        self.most_separation_square[at] += (count * self.mechanism.sensitivity) ** 2 / variance
         self._least_scale = min(self._least_scale, scale)
 
 
@@ -578,11 +592,12 @@ def step_rounding(
 
     γ_k(∥b∥∥g∥ + ∥g∥²)/s² for products of ``dimension`` entries summed in any order with the unit
     roundoff ``unit`` (Higham §3.1), plus ∥g∥·``noise_error``/s², the bound of what b itself is
-    off by. Gradients count as what the machine computed: they are what was published.
+    off by; infinite where there is no such bound. Gradients count as what the machine computed:
+    they are what was published.
     """
     k = (dimension + 8) * unit
     length = np.sqrt(np.asarray(square, dtype=np.float64))
-    if not k < 0.5:
+    if not (k < 0.5 and noise_error < math.inf):
         return np.full(length.shape, math.inf)
     relative = k / (1 - k)
     bound: FloatArray = length * (relative * (noise_norm + length) + noise_error) / _variance(scale)

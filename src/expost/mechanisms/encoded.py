@@ -720,10 +720,14 @@ class _EncodedMechanism:
         failure: float,
         tangent: "TangentMechanism | None" = None,
         released: "NoisyTangent | None" = None,
+        labels: int = 1,
     ) -> ExposureBound:
-        """Return the bound of the model's report, and of what the histograms add to it."""
+        """Return the bound of the model's report, and of what the histograms add to it.
+
+        Cells do not depend on the label: their part counts once for all labels.
+        """
         return _EncodedBound(
-            model=self.model.bound(theta, failure / 2, tangent, released),
+            model=self.model.bound(theta, failure / 2, tangent, released, labels=labels),
             added=loss_quantile(self.histograms, failure / 2),
             failure_probability=failure,
         )
@@ -807,3 +811,9 @@ class _EncodedBound:
     def exposure(self, X: FloatArray, y: FloatArray) -> FloatArray:
         """(m,) the sum of both bounds."""
         return (self.model.exposure(X, y) + self.added) * (1 + 4 * ROUNDOFF)
+
+    def formula(self) -> dict[str, Any] | None:
+        """Return the constants of the model's bound, and what is added; None: it is infinite."""
+        formula = self.model.formula()
+        added = self.added if self.added < math.inf else None
+        return None if formula is None else formula | {"added": added}

@@ -98,6 +98,7 @@ class MinimiserPerturbation(Perturbation):
         failure: float,
         tangent: "TangentMechanism | None" = None,
         released: "NoisyTangent | None" = None,
+        labels: int = 1,
     ) -> "ExposureBound":
         """Return the bound of a published report, which needs no row but the reader's own."""
 

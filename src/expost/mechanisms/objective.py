@@ -573,12 +573,18 @@ class ObjectivePerturbation(Perturbation):
         failure: float,
         tangent: "TangentMechanism | None" = None,
         released: "NoisyTangent | None" = None,
+        labels: int = 1,
     ) -> "ExposureBound":
         """Return the bound of a published report; data-dependent where ``released`` is given."""
         from expost.mechanisms.bounds import ObjectiveBound
 
         return ObjectiveBound(
-            mechanism=self, theta=theta, failure=failure, tangent=tangent, released=released
+            mechanism=self,
+            theta=theta,
+            failure=failure,
+            tangent=tangent,
+            released=released,
+            labels=labels,
         )
 
     def check(self, objective: Objective, theta: FloatArray) -> "Tangent":

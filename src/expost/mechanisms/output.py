@@ -258,11 +258,12 @@ class OutputPerturbation(MinimiserPerturbation):
         failure: float,
         tangent: "TangentMechanism | None" = None,
         released: "NoisyTangent | None" = None,
+        labels: int = 1,
     ) -> "ExposureBound":
         """Return the bound of a published report, which is data-independent."""
-        from expost.mechanisms.bounds import OutputBound
+        from expost.mechanisms.output_bound import OutputBound
 
-        return OutputBound(mechanism=self, theta=theta, failure=failure)
+        return OutputBound(mechanism=self, theta=theta, failure=failure, labels=labels)
 
 
 @dataclass(frozen=True, kw_only=True)

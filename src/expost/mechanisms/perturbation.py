@@ -17,7 +17,7 @@ from expost.files.sealed import from_fields, number, plain, to_fields
 from expost.forecast import Forecast
 from expost.glm import Objective
 from expost.losses import Loss
-from expost.mechanisms.base import IMPLAUSIBLE, MECHANISMS, ClosedForm
+from expost.mechanisms.base import IMPLAUSIBLE, MECHANISMS, ClosedForm, noise_title
 from expost.noise import Gaussian, LossLaw, Noise, NormLaplace
 from expost.numbers import for_persons, relation_words, upper_text
 from expost.risk import Guarantee
@@ -483,7 +483,7 @@ class Perturbation(ABC):
 
     def describe(self, *, epsilon: bool = True) -> str:
         """Return one line about the release, with its ε or for any."""
-        noise = f"{self.noise} noise" if self.is_private else "no noise"
+        noise = noise_title(self.noise) if self.is_private else "no noise"
         spent = f", epsilon={upper_text(self.epsilon)}" if epsilon else ""
         delta = "" if self.delta is None else f", delta={upper_text(self.delta)}"
         penalty = self.total_regularization if epsilon else self.regularization

@@ -288,9 +288,19 @@ class TangentMechanism:
         self, slope: FloatArray, curvature: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return (μ₂, μ₃) of rows with these ∥∇ℓ∥ and f″∥x∥² at θ (R&W Thm 10.2)."""
-        first = (slope + 2 * self.gradient_rounding) / self.gradient_scale
-        moved = curvature + 2 * _hessian_sum_rounding(self.mechanism.loss, self.mechanism.rows)
-        return first, moved / (math.sqrt(2) * self.hessian_scale)
+        known = self.separation_constants()
+        first = (slope + known["gradient_added"]) / known["gradient_scale"]
+        return first, (curvature + known["hessian_added"]) / known["hessian_scale"]
+
+    def separation_constants(self) -> dict[str, float]:
+        """Return the constants of :meth:`separations`: what is added, then what it is over."""
+        moved = 2 * _hessian_sum_rounding(self.mechanism.loss, self.mechanism.rows)
+        return {
+            "gradient_added": 2 * self.gradient_rounding,
+            "gradient_scale": self.gradient_scale,
+            "hessian_added": moved,
+            "hessian_scale": math.sqrt(2) * self.hessian_scale,
+        }
 
     @cached_property
     def _worst(self) -> tuple[float, float]:

@@ -14,17 +14,41 @@ import math
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING
 
+from expost.mechanisms.base import noise_title
 from expost.numbers import at_most, decimal, for_persons, relation_words, upper_text
 from expost.types import Neighbouring
 
 if TYPE_CHECKING:
     from expost.mechanisms.base import Mechanism
 
-__all__ = ["for_replacement", "relation_text", "statements"]
+__all__ = ["description_at", "for_replacement", "relation_text", "statements"]
 
 # The multiples of ε at which δ is reported.
 _MULTIPLES = (0.5, 1, 2)
 _UP = Context(prec=30)
+
+
+def description_at(mechanism: "Mechanism", epsilon: float, delta: float | None) -> str:
+    """Return one line about a release, with the (ε, δ) that is stated of it.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism.
+    epsilon, delta : float, float | None
+        The guarantee: the mechanism's own, or that of everything that was released.
+
+    Returns
+    -------
+    str
+        Mechanism, noise, guarantee and relation.
+    """
+    at = "" if delta is None else f", delta = {upper_text(delta)}"
+    unit = for_persons(mechanism.rows_per_person)
+    return (
+        f"{mechanism.title}, {noise_title(mechanism.noise)},"
+        f" epsilon = {upper_text(epsilon)}{at}{unit} {relation_text(mechanism)}"
+    )
 
 
 def relation_text(mechanism: "Mechanism") -> str:

@@ -17,6 +17,7 @@ import numpy as np
 
 from expost import _checks, notices
 from expost._numerics import ROUNDOFF
+from expost.engine import engine_of
 from expost.errors import InvalidInput, PrecisionWarning
 from expost.glm import Minimiser, Objective, minimise
 from expost.labels import signs, two_classes
@@ -451,12 +452,8 @@ def _retrain(
         least = max(min(float(np.min(after)), float(np.min(penalty))), 1e-300)
         return minimiser.theta - base.theta, minimiser.gradient_bound, least
 
-    # Imported here: only this method needs it.
-    import joblib
-
-    results = joblib.Parallel(n_jobs=-1, prefer="threads")(
-        joblib.delayed(retrained)(index) for index in range(len(change))
-    )
+    with engine_of("local") as engine:
+        results = list(engine.map(retrained, range(len(change))))
     shift, gradient, least = (np.array(part) for part in zip(*results, strict=True))
     rounding = ROUNDOFF * (float(np.linalg.norm(base.theta)) + np.linalg.norm(shift, axis=1))
     return shift, (gradient + base.gradient_bound) / least + rounding

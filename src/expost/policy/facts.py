@@ -8,7 +8,6 @@ Every figure is on the safe side: certainties are the upper ends of certified in
 guarantee is the stored one, which is never stronger than the requested ε.
 """
 
-import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,19 +21,15 @@ from scipy.special import expit
 
 from expost.errors import InvalidInput
 from expost.files.atomic import read_json
-from expost.files.parts import MANIFEST as PARTS
-from expost.files.parts import PartStore
-from expost.files.sealed import number
 from expost.ledger import Ledger
 from expost.numbers import summed_up
+from expost.profiles.stored import check_listed, finite, read_rows
 from expost.publishing.report import PublishedReport
 from expost.release import Release
 from expost.types import Audience, FloatArray
 
 __all__ = ["AuditFacts", "Facts", "GuaranteeFacts", "ProfileFacts", "certainties", "read_facts"]
 
-# The list of the files that a command wrote into its folder (expost.jobs.output.MANIFEST).
-_LIST = Audience.CURATOR_ONLY.file_name(".expost-manifest", "json")
 _MADE = "%Y-%m-%d %H:%M UTC"
 # The kinds of pages whose figures are evidence; each needs a date.
 _DATED = ("profile", "audit", "epsilon")
@@ -47,7 +42,7 @@ _UNKNOWN = (LookupError, TypeError, ValueError, AttributeError)
 
 @dataclass(frozen=True, kw_only=True)
 class GuaranteeFacts:
-    """The guarantee of a release, or one that ``expost risk`` explained.
+    """The guarantee of a release, or of a model that ``expost risk`` explained.
 
     Parameters
     ----------
@@ -57,8 +52,8 @@ class GuaranteeFacts:
         The stored guarantee; ε is infinite if there is none or the noise was seeded.
     audience : Audience, optional
         The audience of the release; None where it is not a release.
-    release : str, optional
-        The checksum of the model; None where it is not a release.
+    release : str
+        The checksum of the model.
     listed_as : str, optional
         How a ledger lists the model; None where it is not a release.
     description : str, optional
@@ -70,8 +65,8 @@ class GuaranteeFacts:
     source: str
     epsilon: float
     delta: float
+    release: str
     audience: Audience | None = None
-    release: str | None = None
     listed_as: str | None = None
     description: str | None = None
     remark: str = ""
@@ -108,11 +103,20 @@ class AuditFacts:
         The figures of each attack that was run.
     refuted : bool
         Whether the audit refutes the guarantee of the model.
+    references : int
+        The number of references; 0 if there were none, or it is not known.
+    chosen_by : str
+        How the members were chosen.
+    confounded : bool
+        Whether members and non-members differ without the model, for no known reason; curator-only.
     """
 
     description: str
     attacks: Mapping[str, Mapping[str, Any]]
     refuted: bool
+    references: int
+    chosen_by: str
+    confounded: bool
 
 
 @dataclass(kw_only=True)
@@ -126,15 +130,17 @@ class Facts:
     utilities: list[Mapping[str, float]] = field(default_factory=list)
     dates: list[tuple[str, datetime]] = field(default_factory=list)
     undated: list[str] = field(default_factory=list)
+    # Whether a page explains a guarantee of no model, which was typed.
+    typed: bool = False
 
     @property
     def releases(self) -> list[GuaranteeFacts]:
         """The guarantees of releases."""
-        return [each for each in self.guarantees if each.release is not None]
+        return [each for each in self.guarantees if each.listed_as is not None]
 
     def check_one_model(self) -> None:
         """Refuse results of different models."""
-        models = {each.release for each in self.releases}
+        models = {each.release for each in self.guarantees}
         described = {each.description for each in self.releases}
         described |= {each.description for each in self.profiles}
         described |= {each.description for each in self.audits}
@@ -296,7 +302,7 @@ def _ledger(facts: Facts, path: Path) -> Sequence[str]:
 
 
 def _page(facts: Facts, path: Path) -> Sequence[str]:
-    """Read the dates of a summary, and the guarantee of ``expost risk``."""
+    """Read the dates of a summary, and the guarantee of a model from ``expost risk``."""
     # By name, as results display themselves: the report package is a higher layer.
     parse_json = import_module("expost.report").parse_json
     try:
@@ -307,11 +313,15 @@ def _page(facts: Facts, path: Path) -> Sequence[str]:
     for document in page.documents:
         # A page that is not public may be of a seeded model, or of one without a guarantee.
         public = document.audience is Audience.PUBLIC
-        if document.kind == "risk" and public and not document.facts.get("is_goal"):
-            stated = document.facts["epsilon"]
-            epsilon = math.inf if stated in ("infinity", math.inf) else _finite(stated)
-            delta = _finite(document.facts["delta"])
-            facts.guarantees.append(GuaranteeFacts(source="risk", epsilon=epsilon, delta=delta))
+        if document.kind == "risk" and public:
+            stated, model = document.facts["epsilon"], document.facts.get("model")
+            facts.typed |= model is None
+            if model is not None:
+                epsilon = math.inf if stated in (None, math.inf) else finite(stated)
+                delta = finite(document.facts["delta"])
+                facts.guarantees.append(
+                    GuaranteeFacts(source="risk", epsilon=epsilon, delta=delta, release=str(model))
+                )
         if document.made is None:
             undated.append(document.kind)
         else:
@@ -324,7 +334,7 @@ def _page(facts: Facts, path: Path) -> Sequence[str]:
 
 
 def _profile(facts: Facts, path: Path) -> Sequence[str]:
-    _check_listed(path)
+    check_listed(path)
     value = read_json(path)
     certainty = _rows(path, value["table"], value["figures"]["count"])
     utility = {}
@@ -341,72 +351,16 @@ def _profile(facts: Facts, path: Path) -> Sequence[str]:
 
 def _rows(path: Path, table: Any, count: Any) -> FloatArray | None:
     """Return the sorted certainties of all rows of a profile; None if they are not there."""
-    if isinstance(table, str):
-        file = path.parent / table
-        if Path(table).name != table or table in ("", ".", ".."):
-            raise InvalidInput(f"{path}: its table is in another folder; make it again.")
-        if not file.exists():
-            return None
-        # Of rows in blocks, the list of the parts is listed.
-        _check_listed(file, file / PARTS if file.is_dir() else file)
-        low, high = _columns(file)
-    else:
-        low, high = (
-            np.array([_number(entry) for entry in table[name]], float) for name in _INTERVAL
-        )
-    certainty = certainties(low, high)
-    if len(certainty) != count:
-        raise InvalidInput(
-            f"{path}: its table has {len(certainty):,} rows, and it states another number; make"
-            " both again."
-        )
-    return certainty
-
-
-def _number(entry: Any) -> float:
-    """Return a loss as JSON holds it, null where it is not known; −∞ counts as ∞."""
-    if entry is None:
-        return math.nan
-    if entry in ("infinity", "-infinity"):
-        return math.inf
-    return _finite(entry)
-
-
-def _finite(value: Any) -> float:
-    """Return a finite number; the caller names the file of one that is none."""
-    try:
-        return number(value)
-    except InvalidInput:
-        raise TypeError from None
+    columns = read_rows(path, table, count, _INTERVAL)
+    return None if columns is None else certainties(*(columns[name] for name in _INTERVAL))
 
 
 def _score(value: Any, least: float = -math.inf) -> float:
     """Return a score of at most 1."""
-    score = _finite(value)
+    score = finite(value)
     if not least <= score <= 1:
         raise ValueError
     return score
-
-
-def _columns(file: Path) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of the intervals in a Parquet file, or in a folder of parts."""
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    try:
-        if file.is_dir():
-            tables = list(PartStore(folder=file).tables(list(_INTERVAL)))
-        else:
-            tables = [pa.parquet.read_table(file, columns=list(_INTERVAL))]
-        low, high = (
-            np.concatenate([table.column(name).to_numpy() for table in tables])
-            for name in _INTERVAL
-        )
-    except (pa.ArrowException, OSError, KeyError) as error:
-        raise InvalidInput(
-            f"{file}: is not a table of rows ({type(error).__name__}); make it again."
-        ) from None
-    return low, high
 
 
 def certainties(low: FloatArray, high: FloatArray) -> FloatArray:
@@ -431,18 +385,23 @@ def certainties(low: FloatArray, high: FloatArray) -> FloatArray:
 
 
 def _audit(facts: Facts, path: Path) -> Sequence[str]:
-    _check_listed(path)
+    check_listed(path)
     value = read_json(path)
     attacks = value["attacks"]
     for figures in attacks.values():
         for name in ("auc", "tpr_at_1_percent", "tpr_at_01_percent"):
             for end in ("value", "high"):
                 _score(figures[name][end], 0.0)
+    chosen_by, shift = str(value.get("members_chosen_by", "unknown")), value.get("shift")
     facts.audits.append(
         AuditFacts(
             description=str(value["model"]),
             attacks=attacks,
             refuted=value["guarantee_refuted"] is True,
+            references=int(finite(value.get("references") or 0)),
+            chosen_by=chosen_by,
+            # As AuditResult.is_confounded.
+            confounded=bool(shift) and shift["detected"] is not False and chosen_by != "propensity",
         )
     )
     return ("audit",)
@@ -450,7 +409,7 @@ def _audit(facts: Facts, path: Path) -> Sequence[str]:
 
 def _choice(facts: Facts, path: Path) -> Sequence[str]:
     """Read the held-out utility at the recommended ε, its lower end over releases."""
-    _check_listed(path)
+    check_listed(path)
     value = read_json(path)
     recommended, utility = value["recommended"], value["utility"]
     scores: dict[str, float] = {}
@@ -462,24 +421,6 @@ def _choice(facts: Facts, path: Path) -> Sequence[str]:
                 scores[name] = _score(utility[name]["low"][index])
     facts.utilities.append(scores)
     return ("epsilon",)
-
-
-def _check_listed(path: Path, content: Path | None = None) -> None:
-    """Refuse a file that differs from the one that the command listed in its folder.
-
-    ``content`` is the file whose checksum is listed, if not ``path``.
-    """
-    listed = path.parent / _LIST
-    if not listed.exists():
-        return
-    files = read_json(listed).get("files", {})
-    if path.name not in files:
-        raise InvalidInput(
-            f"{path}: is not in the list of files that expost wrote there; make it again."
-        )
-    with (path if content is None else content).open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() not in files[path.name]:
-            raise InvalidInput(f"{path}: was changed after expost wrote it; make it again.")
 
 
 _READERS: dict[str, _Reader] = {

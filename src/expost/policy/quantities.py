@@ -109,7 +109,7 @@ class Quantity:
     check_level: Callable[[str, Any], float] | None = None
 
 
-_MODEL = "a model.json or report.json, or a public page of expost risk"
+_MODEL = "a model.json or report.json, or a public page of expost risk about one"
 _PROFILE = "a folder that expost profile wrote"
 _AUDIT = "a folder that expost audit wrote"
 QUANTITIES = {

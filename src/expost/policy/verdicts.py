@@ -7,7 +7,7 @@ unless the curator requests the others.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
 from fractions import Fraction
@@ -61,17 +61,21 @@ class Finding:
         Why, in public words; "" where the limit says it all.
     measured : float | str | None
         The value that was compared, all digits; None where there is none.
+    reviewed : bool
+        Whether the verdict or the reason depends on a curator-only figure of an audit, although the
+        quantity is public.
     """
 
     limit: Limit
     verdict: Verdict
     reason: str = ""
     measured: float | str | None = None
+    reviewed: bool = False
 
     @property
     def is_public(self) -> bool:
-        """Whether the measured value may be shown to anyone."""
-        return self.limit.quantity.public
+        """Whether the verdict, its reason and the measured value may be shown to anyone."""
+        return self.limit.quantity.public and not self.reviewed
 
     def fields(self, audience: Audience = Audience.PUBLIC) -> dict[str, Any]:
         """Return the finding as JSON for an audience, without values that it may not see.
@@ -115,7 +119,7 @@ class PolicyCheck(Displayed):
 
     @property
     def audience(self) -> Audience:
-        """Public if every limit is on a public quantity; else the verdicts need review."""
+        """Public if every finding is; else the verdicts need review."""
         public = all(finding.is_public for finding in self.findings)
         return Audience.PUBLIC if public else Audience.NEEDS_REVIEW
 
@@ -246,7 +250,13 @@ def _guaranteed(case: _Case, limit: Limit) -> Finding:
     guarantees = case.facts.guarantees
     if guarantees and any(audit.refuted for audit in case.facts.audits):
         reason = "an audit contradicts the guarantee"
-        return Finding(limit=limit, verdict=Verdict.VIOLATED, reason=reason)
+        return Finding(limit=limit, verdict=Verdict.VIOLATED, reason=reason, reviewed=True)
+    if not guarantees and case.facts.typed:
+        return _unanswered(
+            limit,
+            "the guarantee was typed into expost risk and is not of a model; name a model.json or"
+            " report.json",
+        )
     values = [float(getattr(each, limit.name)) for each in guarantees]
     # δ alone guarantees nothing.
     if any(each.epsilon == math.inf for each in guarantees):
@@ -334,7 +344,7 @@ def _attack(case: _Case, limit: Limit) -> Finding:
     run = {name for audit in case.facts.audits for name in audit.attacks}
     verdict = Verdict.SATISFIED if limit.limit in run else Verdict.VIOLATED
     reason = "" if verdict is Verdict.SATISFIED else "it was not run"
-    return Finding(limit=limit, verdict=verdict, reason=reason)
+    return _doubted(case, Finding(limit=limit, verdict=verdict, reason=reason))
 
 
 def _attacked(case: _Case, limit: Limit) -> Finding:
@@ -346,7 +356,16 @@ def _attacked(case: _Case, limit: Limit) -> Finding:
         for figures in audit.attacks.values()
     ]
     compared = "of upper ends of confidence intervals" if end == "high" else "of estimates"
-    return _compared(limit, values, compared)
+    return _doubted(case, _compared(limit, values, compared))
+
+
+def _doubted(case: _Case, finding: Finding) -> Finding:
+    """Return a finding on attacks, with a remark if an audit is confounded; that needs review."""
+    if not any(audit.confounded for audit in case.facts.audits):
+        return finding
+    remark = "members and non-members differ without the model, so that attacks prove little"
+    reason = f"{finding.reason}; {remark}" if finding.reason else remark
+    return replace(finding, reason=reason, reviewed=True)
 
 
 def _age(case: _Case, limit: Limit) -> Finding:

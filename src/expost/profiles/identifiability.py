@@ -10,11 +10,11 @@ from typing import Any, overload
 
 from expost import _checks
 from expost.errors import InvalidInput
-from expost.mechanisms.base import default_delta
-from expost.mechanisms.statement import relation_text, statements
-from expost.numbers import for_persons, upper_text
+from expost.mechanisms.base import default_delta, noise_title
+from expost.mechanisms.statement import description_at, statements
 from expost.profiles.posterior import RowIdentifiability
 from expost.profiles.profile import Profile
+from expost.profiles.stored import StoredProfile
 from expost.release import Release
 from expost.risk.attacks import baselines_of
 from expost.risk.guarantee import Guarantee, count
@@ -44,7 +44,7 @@ GOALS = {
 
 @overload
 def identifiability(
-    subject: Profile, *, prior: float = 0.5, baseline: float | None = None
+    subject: Profile | StoredProfile, *, prior: float = 0.5, baseline: float | None = None
 ) -> RowIdentifiability: ...
 
 
@@ -170,9 +170,12 @@ def identifiability(
         "one_in": one_in,
     }
     given = {name: value for name, value in named.items() if value is not None}
-    if isinstance(subject, Profile):
+    if isinstance(subject, Profile | StoredProfile):
         others = (*given.values(), delta, sampling_rate, steps, relation, exceeded, rows, features)
-        if any(value is not None for value in others) or releases != 1:
+        if any(value is not None for value in others) or (releases, false_positive_rate) != (
+            1,
+            0.01,
+        ):
             raise InvalidInput(
                 "subject: a profile takes no option except prior and baseline; for several"
                 " releases, profile their models together."
@@ -227,13 +230,9 @@ def _of_subject(subject: Any, scenario: Scenario) -> Identifiability:
         )
     mechanism = release.mechanism
     own = replace(scenario, delta=scenario.delta if scenario.delta is not None else mechanism.delta)
-    kind = f"{mechanism.title}, {mechanism.noise} noise"
-    delta = "" if mechanism.delta is None else f", delta = {upper_text(mechanism.delta)}"
-    description = f"{kind}, none of it"
+    description = f"{mechanism.title}, {noise_title(mechanism.noise)}, none of it"
     if mechanism.is_private:
-        unit = for_persons(mechanism.rows_per_person)
-        epsilon = f"epsilon = {upper_text(mechanism.epsilon)}{delta}"
-        description = f"{kind}, {epsilon}{unit} {relation_text(mechanism)}"
+        description = description_at(mechanism, mechanism.epsilon, mechanism.delta)
     # Its constants, and with them the result, may depend on the rows.
     guarantee = mechanism.guarantee(mechanism.rows_per_person)
     answer = of_guarantee(guarantee, own, description=description)
@@ -242,6 +241,7 @@ def _of_subject(subject: Any, scenario: Scenario) -> Identifiability:
         forecast=mechanism.forecast,
         statements=statements(mechanism),
         audience=release.audience,
+        model=release.to_json()["sha256"],
     )
 
 

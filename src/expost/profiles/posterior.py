@@ -23,6 +23,7 @@ from expost.files.sealed import plain, to_fields
 from expost.mechanisms import RowLosses
 from expost.mechanisms.row_losses import mean_exposures
 from expost.noise.rates import true_positive_rate_above
+from expost.numbers import posterior_at
 from expost.profiles.digest import (
     PosteriorDigest,
     RowFigures,
@@ -115,6 +116,8 @@ class RowIdentifiability(RowTable):
     unit : str, default="row"
         "row", or "person" where all rows of a person are removed at once: every figure is then one
         of a person.
+    attacker : str, default="attacker"
+        Who the figures are about, where there are several kinds of attackers.
 
     Notes
     -----
@@ -129,6 +132,7 @@ class RowIdentifiability(RowTable):
     notices: tuple[str, ...] = ()
     baseline: float | None = None
     unit: str = "row"
+    attacker: str = "attacker"
 
     audience = Audience.CURATOR_ONLY
 
@@ -313,7 +317,9 @@ class RowIdentifiability(RowTable):
             return _Advantages(value, np.maximum(high, value), zeros)
         if losses.draw is not None:
             return self._sampled_advantage()
-        return _Advantages(zeros + 1, zeros + 1, zeros)
+        # Where the law is not known, as in a stored profile, the guarantee bounds it.
+        allowed = zeros + (1.0 if losses.guarantee is None else losses.guarantee.advantage)
+        return _Advantages(allowed, allowed, zeros)
 
     def _sampled_advantage(self) -> _Advantages:
         """Return TV = E_P[(1 − e^(−ℓ))₊], θ ~ P; ADD draws from Q, without the row."""
@@ -452,7 +458,18 @@ class RowIdentifiability(RowTable):
         str | Path
             The JSON string, or the path of the file.
         """
-        value = {
+        return self._json(self.fields() | {"table": plain(self.columns())}, path)
+
+    def fields(self) -> dict[str, Any]:
+        """Return the values of the JSON without the table of rows.
+
+        Returns
+        -------
+        dict[str, Any]
+            The fields by name.
+        """
+        beyond = {} if self.baseline is None else self.beyond_membership()
+        return {
             "format": "expost-row-identifiability/2",
             "audience": self.audience.value,
             "meaning": self.audience.meaning,
@@ -460,14 +477,27 @@ class RowIdentifiability(RowTable):
             "relation": self.losses.relation.value,
             "unit": self.unit,
             "prior": self.prior,
-            **({} if self.baseline is None else {"baseline": self.baseline}),
+            **beyond,
             "most_certain": self.digest.most_certain.key,
             "worst_case": to_fields(self.worst_case),
             "notices": list(self.notices),
             "rows": len(self),
-            "table": plain(self.columns()),
         }
-        return self._json(value, path)
+
+    def beyond_membership(self) -> dict[str, float]:
+        """Return the baseline and the largest bounds of any row on attacks beyond membership.
+
+        Returns
+        -------
+        dict[str, float]
+            ``baseline``, ``attack_bound`` over releases and ``baseline_posterior`` of this model.
+        """
+        largest = posterior_at(float(logit(self._baseline)) + self.digest.highest.largest)
+        return {
+            "baseline": self._baseline,
+            "attack_bound": self.largest_attack_bound,
+            "baseline_posterior": largest,
+        }
 
 
 def _rows_past(

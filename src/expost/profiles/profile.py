@@ -36,6 +36,7 @@ from expost.groups.exposure import (
 from expost.mechanisms import Mechanism, RowLosses
 from expost.neighbouring.neighbours import Neighbours
 from expost.noise import LossLaw
+from expost.profiles.attackers import Attackers
 from expost.profiles.digest import FIGURES, Digest, RowFigures, Terms, figure_columns
 from expost.profiles.fit import FitScores, useless_sentence
 from expost.profiles.left_out import LeftOut, TopRows
@@ -47,7 +48,7 @@ from expost.types import Audience, FloatArray, IntArray, Neighbouring
 
 __all__ = ["Profile"]
 
-_FORMAT = "expost-profile/2"
+FORMAT = "expost-profile/2"
 _SHARES = (0.5, 0.9, 0.99, 0.999, 1.0)
 _TOP_ROWS = 20
 # The figures of the most exposed rows, and more of models without noise.
@@ -93,6 +94,8 @@ class Profile(ScalarTable):
         The rows that were refined: of a model without noise.
     model_distance : float, optional
         A bound on the distance of the model from the minimiser: of a model without noise.
+    attackers : Attackers, optional
+        Who sees what of a training, where losses are those of its transcript.
 
     Notes
     -----
@@ -115,6 +118,7 @@ class Profile(ScalarTable):
     left_out: LeftOut | None = None
     top: TopRows | None = None
     model_distance: float | None = None
+    attackers: Attackers | None = None
 
     audience = Audience.CURATOR_ONLY
 
@@ -455,6 +459,7 @@ class Profile(ScalarTable):
             "description": self.description,
             "notices": self.notices,
             "baseline": baseline,
+            "attacker": "attacker" if self.attackers is None else self.attackers.noun,
         }
         if self.parts is None:
             return RowIdentifiability(
@@ -472,19 +477,12 @@ class Profile(ScalarTable):
             high=np.array([row.loss_high for row in rows]),
             distance=distance,
             distance_error=error,
-            law=self._law(distance),
-            far_law=self._law(distance + error),
+            law=law_at(self.release, distance),
+            far_law=law_at(self.release, distance + error),
             **self.terms.__dict__,
         )
         keys = tuple(row.key for row in rows)
         return RowIdentifiability(losses=losses, counted=counted, prior=prior, ids=keys, **shared)
-
-    def _law(self, distance: FloatArray) -> LossLaw | None:
-        """Return the law of the losses at ``distance``, if it depends on the distance alone."""
-        mechanism = None if self.release is None else self.release.mechanism.closed_form
-        if mechanism is None or not mechanism.is_private:
-            return None
-        return mechanism.loss_law(distance / mechanism.resolution)
 
     def __len__(self) -> int:
         return self.digest.count if self.losses is None else len(self.losses.loss)
@@ -629,7 +627,7 @@ class Profile(ScalarTable):
         if table is None:
             rows = self.columns() if self.parts is None else self.parts.store.folder.name
         value = {
-            "format": _FORMAT,
+            "format": FORMAT,
             "audience": self.audience.value,
             "meaning": self.audience.meaning,
             "model": self.description,
@@ -671,4 +669,14 @@ class Profile(ScalarTable):
             "table": rows,
             "notices": list(self.notices),
         }
+        if self.attackers is not None:
+            value["training"] = self.attackers.fields()
         return self._json(plain(value), path)
+
+
+def law_at(release: Release | None, distance: FloatArray) -> LossLaw | None:
+    """Return the law of the losses at ``distance``, if it depends on the distance alone."""
+    mechanism = None if release is None else release.mechanism.closed_form
+    if mechanism is None or not mechanism.is_private:
+        return None
+    return mechanism.loss_law(distance / mechanism.resolution)

@@ -10,7 +10,7 @@ over all runs that end in the same model, the transcript's losses are on average
 model's own. A single run's ℓ may lie on either side of ℓ_T (docs/dp-sgd.md).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +22,11 @@ from expost.errors import InvalidInput
 from expost.mechanisms.dpsgd import Adversary, Transcript
 from expost.mechanisms.hidden_batches import UNSEEN_FAILS
 from expost.numbers import upper_text
+from expost.profiles.attackers import Audited, attackers_of
 from expost.profiles.profile import Profile
 from expost.results import RowTable, row_keys
-from expost.types import Audience, FloatArray, Neighbouring
+from expost.risk import Guarantee
+from expost.types import Audience, FloatArray, IntArray, Neighbouring
 
 __all__ = ["IndividualEpsilon", "individual_epsilon", "transcript_profile"]
 
@@ -56,10 +58,20 @@ def transcript_profile(
     notices: Sequence[str] = (),
     delta: float = 1e-5,
     guaranteed: bool = True,
+    hidden: Guarantee | None = None,
+    count: Guarantee | None = None,
+    reported: Callable[[float], float] | None = None,
+    owner: IntArray | None = None,
+    untracked: int = 0,
+    audited: Audited | None = None,
+    one_row: Guarantee | None = None,
 ) -> Profile:
     """Return the profile of a run.
 
     ``delta`` is that of :meth:`Transcript.row_losses`; ``guaranteed``: the noise has a guarantee.
+    ``hidden``, ``count``, ``reported``, ``untracked``, ``audited``, ``one_row``: those of
+    :func:`attackers_of`. ``owner``: whose row each row is, where the entries of the transcript are
+    persons.
     """
     mechanism, n = transcript.mechanism, transcript.mechanism.rows
     known = transcript.adversary is Adversary.KNOWN_BATCHES
@@ -67,6 +79,8 @@ def transcript_profile(
     sentences = [LAST_MODEL, NO_LAW if replaced and not known else FROZEN_LAW]
     if known and mechanism.sampling_rate < 1:
         sentences.append(KNOWN_BATCHES)
+    elif hidden is None and guaranteed and transcript.steps > 0:
+        hidden = transcript.guarantee()
     if np.any(transcript.unseen):
         sentences.append(
             f"At most steps only the batch's gradients were computed: a row's interval fails with"
@@ -77,9 +91,22 @@ def transcript_profile(
     return Profile(
         losses=transcript.row_losses(delta=delta, guaranteed=guaranteed),
         description=description or f"{mechanism.describe()}, {transcript.steps} steps, n={n}",
-        rows=n,
+        rows=n if owner is None else len(owner),
         ids=row_keys(ids, n),
+        owner=owner,
         notices=(*sentences, *notices),
+        attackers=attackers_of(
+            transcript,
+            delta=delta,
+            hidden=hidden,
+            guaranteed=guaranteed,
+            count=count,
+            reported=reported,
+            of_persons=owner is not None,
+            untracked=untracked,
+            one_row=one_row,
+            audited=audited,
+        ),
     )
 
 

@@ -11,6 +11,7 @@ from expost import _checks
 from expost.data.histograms import Histograms
 from expost.engine import SILENT, Progress
 from expost.errors import InvalidInput, NotInLedgerWarning, WrongRows
+from expost.files.model_format import audit_command
 from expost.glm import Objective, minimise
 from expost.ledger import ledger_notice
 from expost.mechanisms import Mechanism, RowLosses
@@ -472,9 +473,11 @@ def _foreign_profile(
     foreign = read_foreign(model, X, y)
     if foreign is None:
         raise InvalidInput(
-            f"model: {type(model).__name__} is not known; pass a fitted expost estimator, a"
-            " model.json, a fitted LogisticRegression, RidgeClassifier or Ridge, or θ with its"
-            " mechanism."
+            f"model: {type(model).__name__} is not known: neither its noise nor its objective can"
+            " be read, so its rows have no privacy losses. Attack it instead: expost.audit(model,"
+            f" X, y, X_out, y_out), or {audit_command(None)}. Profiles are of a fitted expost"
+            " estimator, a model.json, a fitted LogisticRegression, RidgeClassifier or Ridge, or θ"
+            " with its mechanism."
         )
     problem, top = foreign.problem, checked_top(top, noisy=False)
     base = minimise(

@@ -6,6 +6,7 @@ case.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +18,30 @@ from scipy.special import expit
 from expost import _checks
 from expost.data import Encoding, LevelEntry, NumericEntry
 from expost.errors import InvalidInput
+from expost.numbers import range_text
 from expost.release import Release
 from expost.results import Displayed
 from expost.types import Audience, FloatArray
 
-__all__ = ["Answer", "Form", "form_number"]
+__all__ = [
+    "LARGEST",
+    "Answer",
+    "Form",
+    "cut_note",
+    "cut_range",
+    "form_number",
+    "missing_fault",
+    "missing_note",
+    "number_fault",
+    "size_fault",
+    "unknown_note",
+]
+
+# The largest number that a person may give.
+LARGEST = 1e150
+
+# One decimal comma. Before three digits it may separate thousands, and is refused.
+_COMMA = re.compile(r"([+-]?\d*),(\d{1,2}|\d{4,})")
 
 # The largest number of levels listed in a note.
 _LISTED = 20
@@ -41,7 +61,7 @@ class Answer(Displayed):
     everything : float
         At most, in nats: of θ and the report's releases together.
     fails_with, everything_fails_with : float
-        The probabilities that those bounds fail.
+        The probabilities that those bounds fail; of several labels, that one of them does.
     notes : tuple[str, ...], default=()
         Changes to the values: cut, clipped, missing, unknown.
     audience : Audience, default=Audience.PUBLIC
@@ -152,17 +172,81 @@ class Form:
 
 
 def form_number(name: str, value: Any) -> float:
-    """Return ``value``, a number or a string of one, as a finite float."""
+    """Return ``value``, a number or a string of one, as a finite float.
+
+    A string may have a decimal comma that cannot be read as one between thousands, and "−".
+    """
+    if isinstance(value, str):
+        text = value.strip().replace("−", "-")
+        comma = _COMMA.fullmatch(text)
+        value = text if comma is None else f"{comma[1]}.{comma[2]}"
     is_number = isinstance(value, int | float | np.integer | np.floating)
     if isinstance(value, str) or (is_number and not isinstance(value, bool)):
         try:
             number = float(value)
         except (ValueError, OverflowError):
             number = math.nan
-        if abs(number) <= 1e150:
+        if abs(number) <= LARGEST:
             return number
+        if abs(number) > LARGEST:
+            raise InvalidInput(size_fault(name))
     # The value is personal data, and is not printed.
-    raise InvalidInput(f"{name}: must be a number of at most 1e150 in magnitude.")
+    raise InvalidInput(number_fault(name))
+
+
+def number_fault(name: str) -> str:
+    """Return the sentence for what is not a number, or could be read as two."""
+    return f"{name}: must be a number such as 3.5, without a comma or a space between thousands."
+
+
+def size_fault(name: str) -> str:
+    """Return the sentence for a number that is too large to compute with."""
+    return f"{name}: is too large a number."
+
+
+def missing_fault(name: str) -> str:
+    """Return the sentence for a missing number where the model knows none."""
+    return f"{name}: must have a value: the model knows no missing ones."
+
+
+def missing_note(entry: NumericEntry | LevelEntry) -> str | None:
+    """Return the sentence for a missing value of a column; None where it is refused."""
+    if isinstance(entry, NumericEntry):
+        counts = None if entry.fill is None else "counts as missing"
+    else:
+        counts = "counts as missing" if entry.missing_level else "counts as none of its levels"
+    if counts is None:
+        return None
+    return f"{entry.name!r} has no value: it {counts}, as it would have in training."
+
+
+def cut_range(entry: NumericEntry) -> tuple[float, float] | None:
+    """Return the range past which a number is cut; None: it is not."""
+    if entry.cut is None:
+        return None
+    most = entry.cut * entry.scale
+    return entry.mean - most, entry.mean + most
+
+
+def cut_note(entry: NumericEntry) -> str | None:
+    """Return the sentence for a number past the range of its column; None: it has none."""
+    ends = cut_range(entry)
+    if ends is None:
+        return None
+    return (
+        f"{entry.name!r} lies outside of {range_text(*ends)}: it was cut to that range, as it would"
+        " have been in training."
+    )
+
+
+def unknown_note(entry: LevelEntry) -> str:
+    """Return the sentence for a value that is none of the levels of a column."""
+    listed = ", ".join(map(repr, entry.levels[:_LISTED]))
+    more = ", …" if len(entry.levels) > _LISTED else ""
+    return (
+        f"The value of {entry.name!r} is none of its levels ({listed}{more}): it counts as none of"
+        " them, as it would have in training; if it is misspelled, look the row up again."
+    )
 
 
 def _is_missing(value: Any, tokens: tuple[str, ...]) -> bool:
@@ -177,15 +261,11 @@ def _numeric_cell(
     """Return the cell, None for a missing one, and a note."""
     if not _is_missing(value, tokens):
         number = form_number(entry.name, value)
-        if entry.cut is None or abs(number - entry.mean) <= (most := entry.cut * entry.scale):
-            return number, None
-        return number, (
-            f"{entry.name!r} lies outside of [{entry.mean - most:g}, {entry.mean + most:g}]: it was"
-            " cut to that range, as it would have been in training."
-        )
+        is_inside = entry.cut is None or abs(number - entry.mean) <= entry.cut * entry.scale
+        return number, None if is_inside else cut_note(entry)
     if entry.fill is None:
-        raise InvalidInput(f"{entry.name}: must have a value: the model knows no missing ones.")
-    return None, f"{entry.name!r} has no value: it counts as missing, as it would have in training."
+        raise InvalidInput(missing_fault(entry.name))
+    return None, missing_note(entry)
 
 
 def _level_cell(
@@ -193,17 +273,9 @@ def _level_cell(
 ) -> tuple[str | None, str | None]:
     """Return the cell, None for a missing one, and a note."""
     if _is_missing(value, tokens):
-        note = "counts as missing" if entry.missing_level else "counts as none of its levels"
-        return None, f"{entry.name!r} has no value: it {note}, as it would have in training."
+        return None, missing_note(entry)
     text = _text(value)
-    if text in entry.levels:
-        return text, None
-    listed = ", ".join(map(repr, entry.levels[:_LISTED]))
-    more = ", …" if len(entry.levels) > _LISTED else ""
-    return text, (
-        f"The value of {entry.name!r} is none of its levels ({listed}{more}): it counts as none of"
-        " them, as it would have in training; if it is misspelled, look the row up again."
-    )
+    return text, None if text in entry.levels else unknown_note(entry)
 
 
 def _text(value: Any) -> str:

@@ -196,7 +196,8 @@ def _target(model: Any) -> Target:
     if target is None or target.release is None:
         raise InvalidInput(
             f"model: {type(model).__name__} was not released by expost; pass a fitted expost"
-            " estimator, its release_, or the path of a model.json."
+            " estimator, its release_, or the path of a model.json. Other models can be"
+            " attacked: expost.audit."
         )
     return target
 

@@ -39,7 +39,7 @@ from expost.mechanisms.publishing import (
     TangentMechanism,
 )
 from expost.notices import listed
-from expost.numbers import summed_up, upper_text
+from expost.numbers import range_text, summed_up, upper_text
 from expost.profiles.pipelines import Step
 from expost.publishing.lookup import Answer, Form, form_number
 from expost.release import Release
@@ -181,12 +181,42 @@ class PublishedReport(Sealed, Displayed):
     @cached_property
     def exposure_bound(self) -> ExposureBound:
         """The bound, for rows of the unit ball."""
-        mechanism, theta = self.release.mechanism, self.release.theta
-        return mechanism.bound(theta, self.failure_probability, self.tangent, self.released)
+        return self._bound_of(1)
+
+    @cached_property
+    def joint_bound(self) -> ExposureBound:
+        """The bound that holds for all labels of a row at once, with the same probability."""
+        return self._bound_of(self._label_count)
+
+    def _bound_of(self, labels: int) -> ExposureBound:
+        mechanism, theta, rho = self.release.mechanism, self.release.theta, self.failure_probability
+        return mechanism.bound(theta, rho, self.tangent, self.released, labels=labels)
+
+    @property
+    def _label_count(self) -> int:
+        """The number of labels that a person is shown: all classes, or the one number."""
+        return 1 if self.release.classes is None else len(self.release.classes)
+
+    def formula(self) -> dict[str, Any] | None:
+        """Return the constants from which a page computes the bounds of all labels of a row.
+
+        Returns
+        -------
+        dict[str, Any] | None
+            Public constants; None if the bound of the mechanism has no script.
+        """
+        formula = self.joint_bound.formula()
+        if formula is None or self.tangent is None:
+            return formula
+        separation = {**self.tangent.separation_constants(), "most": self._most_noise(jointly=True)}
+        return formula | {"separation": separation}
 
     @property
     def fails_with(self) -> float:
-        """The probability, over the noise, that the bound fails for one row."""
+        """The probability, over the noise, that the bound fails for one row.
+
+        It is that of one label, and of all labels of a row at once.
+        """
         return self.exposure_bound.failure_probability
 
     @property
@@ -222,7 +252,7 @@ class PublishedReport(Sealed, Displayed):
         figures = bounds.exposure, bounds.epsilon_gradient, bounds.epsilon_hessian
         return tuple(float(each[0]) for each in figures) if single else figures
 
-    def bounds(self, rows: FloatArray, y: FloatArray) -> RowBounds:
+    def bounds(self, rows: FloatArray, y: FloatArray, *, jointly: bool = False) -> RowBounds:
         """Return the bounds of rows of the unit ball, with labels as the loss takes them.
 
         Parameters
@@ -231,13 +261,15 @@ class PublishedReport(Sealed, Displayed):
             (m, d) rows of the unit ball.
         y : FloatArray
             (m,) their labels.
+        jointly : bool, default=False
+            Whether the bounds of all labels of a row hold at once, with the same probability.
 
         Returns
         -------
         RowBounds
             The bounds, one entry per row.
         """
-        exposure = self.exposure_bound.exposure(rows, y)
+        exposure = (self.joint_bound if jointly else self.exposure_bound).exposure(rows, y)
         if self.tangent is None:
             nothing = np.zeros(len(rows))
             return RowBounds(
@@ -252,7 +284,7 @@ class PublishedReport(Sealed, Displayed):
             exposure=exposure,
             epsilon_gradient=self.tangent.costs(first),
             epsilon_hessian=self.tangent.costs(second),
-            everything=exposure + mu * (mu / 2 + self._most_noise),
+            everything=exposure + mu * (mu / 2 + self._most_noise(jointly=jointly)),
         )
 
     def everything(self, x: Any, y: Any) -> Any:
@@ -282,14 +314,14 @@ class PublishedReport(Sealed, Displayed):
         total = self.bounds(rows, labels).everything
         return float(total[0]) if single else total
 
-    @cached_property
-    def _most_noise(self) -> float:
-        """Return Φ⁻¹(1−ρ/2), and how far both noises may move within their grid cells."""
+    def _most_noise(self, *, jointly: bool) -> float:
+        """Return Φ⁻¹(1−ρ/2m) for m labels, and how far both noises may move in their cells."""
         mechanism, d = self.tangent, self.release.mechanism.dimension
         assert mechanism is not None
         room = mechanism.gradient_grid.diagonal(d) / mechanism.gradient_scale
         room += mechanism.hessian_grid.diagonal(d * d) / mechanism.hessian_scale
-        return normal_quantile(self.failure_probability / 2) + room
+        labels = self._label_count if jointly else 1
+        return normal_quantile(self.failure_probability / (2 * labels)) + room
 
     @property
     def everything_fails_with(self) -> float:
@@ -323,6 +355,8 @@ class PublishedReport(Sealed, Displayed):
     def lookup(self, values: Mapping[str, Any], label: Any = None) -> tuple[Answer, ...]:
         """Return one answer for ``label``, or one for each label if it is left out.
 
+        All answers hold at once, except with the probability that each of them states.
+
         Parameters
         ----------
         values : Mapping[str, Any]
@@ -345,13 +379,28 @@ class PublishedReport(Sealed, Displayed):
         if self.input_condition is not None:
             notes = (self.input_condition, *notes)
         if release.ball.rows(x[None, :])[1] > 0:
-            notes = (
-                *notes,
-                f"The values together lie past the bound of the model (data_norm ="
-                f" {release.ball.data_norm:g}): the row was clipped to it, as it would have been in"
-                " training.",
-            )
-        return tuple(self._answer(x, each, notes) for each in self._labels(label))
+            notes = (*notes, self.clip_note)
+        jointly = label is None
+        return tuple(self._answer(x, each, notes, jointly) for each in self._labels(label))
+
+    @property
+    def clip_note(self) -> str:
+        """A sentence for rows past the data norm."""
+        return (
+            "The values together are larger than the model takes: the row was clipped to the limit"
+            " of the model, as it would have been in training."
+        )
+
+    @property
+    def label_note(self) -> str | None:
+        """A sentence for labels past the label range of a regression; None for classes."""
+        if self.release.label_scale is None:
+            return None
+        ends = range_text(*self.release.label_scale.ends)
+        return (
+            f"The label lies outside of the label range of the model ({ends}) and was clipped to"
+            " it, as it would have been in training."
+        )
 
     @cached_property
     def form(self) -> Form:
@@ -385,17 +434,12 @@ class PublishedReport(Sealed, Displayed):
         names = f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
         raise InvalidInput(f"label: must be {names}.")
 
-    def _answer(self, x: FloatArray, label: Any, notes: tuple[str, ...]) -> Answer:
-        scale = self.release.label_scale
-        if scale is not None and scale.past(label):
-            low, high = scale.ends
-            notes = (
-                *notes,
-                f"The label lies outside of the label range of the model ({low:g} to {high:g}) and"
-                " was clipped to it, as it would have been in training.",
-            )
+    def _answer(self, x: FloatArray, label: Any, notes: tuple[str, ...], jointly: bool) -> Answer:
+        scale, note = self.release.label_scale, self.label_note
+        if scale is not None and note is not None and scale.past(label):
+            notes = (*notes, note)
         rows, labels, _ = self._rows(x, label)
-        bounds = self.bounds(rows, labels)
+        bounds = self.bounds(rows, labels, jointly=jointly)
         return Answer(
             label=label,
             audience=self.audience,

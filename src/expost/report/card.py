@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from expost.mechanisms.base import noise_title
 from expost.mechanisms.statement import statements
 from expost.numbers import number, symbols, upper_text
 from expost.publishing.report import PublishedReport
@@ -116,7 +117,7 @@ class ModelCard:
         mechanism = self.release.mechanism
         if not mechanism.is_private:
             return f"{mechanism.loss.name}, without noise"
-        return f"{mechanism.title}, {mechanism.noise} noise"
+        return f"{mechanism.title}, {noise_title(mechanism.noise)}"
 
 
 # -- the model card --------------------------------------------------------------------------------

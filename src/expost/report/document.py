@@ -39,14 +39,20 @@ __all__ = [
     "Verdict",
     "Widget",
     "one_line",
+    "prose",
     "table",
 ]
 
 _LONGEST_TEXT = 2000
+# A command inside a sentence: `expost epsilon --max-posterior`.
+_COMMAND = re.compile(r"`(expost(?: [a-z-]+)*)`")
 # The first clause of a notice, which ends in a colon or a full stop, and the rest.
 _CLAUSE = re.compile(r"(.+?(?:[.:](?=\s)|$))\s*(.*)")
+# Sections under this entry stand above the figures of the overview.
+YOUR_ROW = "Your row"
 # Navigation: sections of a page are shown in this order.
 NAVIGATION = (
+    YOUR_ROW,
     "Overview",
     "Not done",
     "Tested",
@@ -135,11 +141,11 @@ class Table:
 class Widget:
     """An interactive part of the page.
 
-    ``name`` is "slider" or "search"; ``data`` is what the script reads, as strict JSON; ``blocks``
-    show its initial state, in every format and where no script runs.
+    ``name`` is "slider", "search" or "form"; ``data`` is what the script reads, as strict JSON;
+    ``blocks`` show its initial state, in every format and where no script runs.
     """
 
-    name: Literal["slider", "search"]
+    name: Literal["slider", "search", "form"]
     data: Mapping[str, Any]
     blocks: tuple["Block", ...] = ()
 
@@ -187,6 +193,12 @@ def table(
     return Table(columns=titles, cells=cells, values=values, caption=caption, label=label)
 
 
+def prose(text: str, words: Callable[[str], str], command: Callable[[str], str]) -> str:
+    """Return a sentence, with its commands in backticks and its other words rendered apart."""
+    parts = _COMMAND.split(text)
+    return "".join((command if index % 2 else words)(part) for index, part in enumerate(parts))
+
+
 # -- documents -------------------------------------------------------------------------------------
 
 
@@ -200,7 +212,8 @@ class Section:
         The anchor, unique on a page.
     nav : str
         One of ``NAVIGATION``: the position of the section, and the link to it. Sections
-        under "Details" are shown closed.
+        under "Your row" come before the figures of the overview, those under "Details" are shown
+        closed.
     brief : bool
         Whether the terminal and notebooks show the section too.
     """

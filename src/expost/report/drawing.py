@@ -53,15 +53,20 @@ class Drawing:
     axes_: tuple[Any, ...]
     is_own: bool
 
+    def __repr__(self) -> str:
+        """Return the figure's key and audience; the figure as data holds figures of single rows."""
+        return f"Drawing({self.figure.key!r}, {self.audience.value})"
+
     @property
     def ax_(self) -> Any:
         """The axes of the first panel."""
         return self.axes_[0]
 
     def png(self, *, dpi: int = 110) -> bytes:
-        """Return the figure as the bytes of a PNG file."""
+        """Return the figure as the bytes of a PNG file, which also holds its texts and audience."""
         stream = io.BytesIO()
-        self.figure_.savefig(stream, format="png", dpi=dpi)
+        texts = {"Description": "\n".join((*self.figure.texts, self.audience.meaning))}
+        self.figure_.savefig(stream, format="png", dpi=dpi, metadata=texts)
         return stream.getvalue()
 
     def _repr_png_(self) -> bytes | None:

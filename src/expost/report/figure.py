@@ -151,3 +151,14 @@ class Figure:
     panels: tuple[Panel, ...]
     caption: str = ""
     beside: bool = False
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All texts but the labels of ticks, each once."""
+        texts = [self.description]
+        for panel in self.panels:
+            texts += [panel.title, panel.x.label, panel.y.label]
+            named: tuple[Line | Band | Rule, ...] = (*panel.lines, *panel.bands, *panel.rules)
+            texts += [each.name for each in named]
+            texts += [rule.label for rule in panel.rules]
+        return tuple(filter(None, dict.fromkeys(texts)))

@@ -19,6 +19,7 @@ from markupsafe import Markup, escape
 
 from expost.report.document import (
     NAVIGATION,
+    YOUR_ROW,
     Block,
     Bullets,
     Code,
@@ -31,6 +32,7 @@ from expost.report.document import (
     Table,
     Text,
     Widget,
+    prose,
     table,
 )
 from expost.report.figure import Figure
@@ -40,7 +42,9 @@ from expost.types import Audience
 __all__ = ["render_fragment", "render_html", "script", "style_sheet"]
 
 # From files that know nothing of the others to the file that starts them all.
-_SCRIPTS = ("numbers", "law", "slider", "chart", "search", "main")
+_SCRIPTS = ("numbers", "law", "slider", "chart", "search")
+# Those of a page with a form.
+_FORM_SCRIPTS = ("encoding", "losses", "bound", "form")
 # Characters with a meaning in HTML or in a script at any position of JSON.
 _ESCAPES = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
 # An option of a command: no line may end inside of it.
@@ -72,6 +76,7 @@ def render_html(page: Page | Document) -> str:
     details = [html for nav, html in shown if nav == "Details"]
     data = _data_block(writer.data)
     style = style_sheet()
+    source = script(form=any("form" in widgets for widgets in writer.data.values()))
     return (
         _environment()
         .get_template("page.html")
@@ -79,14 +84,15 @@ def render_html(page: Page | Document) -> str:
             page=page,
             bar=_audience(page.audience),
             navigation=_navigation(shown),
-            sections=[html for nav, html in shown if nav != "Details"],
+            leading=[html for nav, html in shown if nav == YOUR_ROW],
+            sections=[html for nav, html in shown if nav not in (YOUR_ROW, "Details")],
             details=[*details, *_closing(page, writer)],
             people=_people,
             style=Markup(style),
             style_hash=_digest(style),
             data=data,
-            script=Markup(script()),
-            script_hash=_digest(script()),
+            script=Markup(source),
+            script_hash=_digest(source),
         )
     )
 
@@ -115,6 +121,7 @@ def render_fragment(document: Document) -> str:
         .render(
             page=page,
             bar=_audience(page.audience),
+            leading=[],
             sections=[writer.section(section, document.kind) for section in _brief(page)],
             people=_people,
             style=Markup(style_sheet()),
@@ -133,10 +140,15 @@ def style_sheet() -> str:
 
 
 @cache
-def script() -> str:
-    """Return the page's script: one expression that leaves no names behind."""
-    folder = files("expost.report") / "scripts"
-    body = "\n".join((folder / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS)
+def script(*, form: bool = False) -> str:
+    """Return the script of a page, with a ``form`` or without: one expression, no names left."""
+    folder, names = (
+        files("expost.report") / "scripts",
+        (*_SCRIPTS, *(_FORM_SCRIPTS if form else ())),
+    )
+    body = "\n".join(
+        (folder / f"{name}.js").read_text(encoding="utf-8") for name in (*names, "main")
+    )
     if "</script" in body.lower() or "<!--" in body:
         raise AssertionError("a script must not contain what ends its block")
     return f"(() => {{\n'use strict';\n\n{body}}})();\n"
@@ -253,6 +265,7 @@ class _Writer:
                 key=self._unique(widget.name),
                 still=self._blocks(others, kind, anchor, level),
                 notes=self._blocks(texts, kind, anchor, level),
+                people=_people,
             )
         )
 
@@ -269,8 +282,12 @@ def _text(text: str) -> Markup:
 
 
 def _prose(text: str) -> Markup:
-    """Return text whose options of commands are set as code."""
-    return Markup(_OPTION.sub(r"<code>\1</code>", str(_text(text))))
+    """Return text whose commands, and options of commands, are set as code."""
+    return Markup(prose(text, _with_options, "<code>{}</code>".format))
+
+
+def _with_options(text: str) -> str:
+    return _OPTION.sub(r"<code>\1</code>", str(_text(text)))
 
 
 def _facts(pairs: Iterable[tuple[str, str]]) -> Markup:
@@ -393,14 +410,21 @@ def _audience(audience: Audience) -> Markup:
 _PERSON = "m3.4 0a1.9 1.9 0 1 0 .01 0zm-3.4 9.6v-2.2q0-2.6 2.4-2.6h2q2.4 0 2.4 2.6v2.2z"
 
 
-def _people(filled: int) -> Markup:
-    """Return 100 people, ``filled`` of them filled."""
+def _people(filled: int, guessed: int = 0) -> Markup:
+    """Return 100 people, ``filled`` of them filled; the first ``guessed`` in another colour."""
     places = [(10 * (index % 20) + 1.6, 12 * (index // 20) + 1.2) for index in range(100)]
     shapes = [f"M{x:g} {y:g}{_PERSON}" for x, y in places]
+    groups = {"on": shapes[guessed:filled], "off": shapes[filled:]}
+    if guessed:
+        groups = {"guess": shapes[:guessed], **groups}
+    paths = (
+        Markup('<path class="{}" d="{}"/>').format(name, "".join(own))
+        for name, own in groups.items()
+    )
     return Markup(
         '<svg class="people" viewBox="0 0 200 62" role="img" aria-label="{0} of 100 people">'
-        '<path class="on" d="{1}"/><path class="off" d="{2}"/></svg>'
-    ).format(filled, "".join(shapes[:filled]), "".join(shapes[filled:]))
+        "{1}</svg>"
+    ).format(filled, Markup("").join(paths))
 
 
 def _data_block(data: Mapping[str, Mapping[str, Any]]) -> Markup | None:

@@ -15,6 +15,7 @@ from expost.report.document import (
     Table,
     Text,
     Widget,
+    prose,
     table,
 )
 
@@ -127,5 +128,6 @@ def _table(block: Table) -> Iterator[str]:
 
 
 def escaped(text: str) -> str:
-    """Return text in which nothing is markup."""
-    return _START.sub(r"\1\\\2", _MARKUP.sub(r"\\\1", text))
+    """Return text in which nothing is markup but the commands."""
+    shown = prose(text, lambda words: _MARKUP.sub(r"\\\1", words), "`{}`".format)
+    return _START.sub(r"\1\\\2", shown)

@@ -34,6 +34,7 @@ _DOCUMENTS: Mapping[str, tuple[str, str]] = {
     # Named by strings, so that torch is not imported.
     "expost.torch.tracking.Tracker": ("training", "training_document"),
     "expost.torch.training.Training": ("training", "training_document"),
+    "expost.conformance.result.Conformance": ("conformance", "conformance_document"),
     "expost.policy.verdicts.PolicyCheck": ("policy", "policy_document"),
     "expost.dossier.dossier.Dossier": ("dossier", "dossier_document"),
     "expost.risk.statement.Identifiability": ("risk", "risk_document"),

@@ -20,8 +20,9 @@ __all__ = ["STYLES", "Style", "figure_key", "panel_svg", "role_css", "spaced", "
 
 _WIDTH, _HEIGHT = 640, 290
 _LEFT, _WIDE_LEFT, _RIGHT, _TOP, _BOTTOM = 74, 200, 20, 32, 56
-# The height of one category, the letters that fit next to it, and the width of a letter.
-_CATEGORY, _LETTERS, _LETTER = 34, 17, 10
+# The height of one category, the letters that fit next to it in a narrow and in a wide drawing, and
+# the width of a letter below an axis.
+_CATEGORY, _LETTERS, _WIDE_LETTERS, _LETTER = 34, 17, 27, 10
 # Lines of more points are thinned: points within one pixel are one stroke.
 _MOST_POINTS = 1000
 # Values outside of the panel, and infinite ones, are drawn this many panels away at most.
@@ -256,12 +257,18 @@ def _data(axis: Axis) -> str:
 
 def _axes(panel: Panel, area: _Area) -> Iterator[Markup]:
     grid = Markup('<line class="{}" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>')
-    text = Markup('<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>')
+    text = Markup('<text class="tick{}" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>')
     for value, label in ticks(panel.y):
         height = area.y(value)
         yield grid.format("grid", area.left, height, area.right, height)
-        shown = _shortened(label, _LETTERS) if panel.y.categories else label
-        yield text.format(area.left - 9, height + 5, "end", spaced(shown))
+        names = {"": label}
+        if panel.y.categories and len(label) > _LETTERS:
+            names = {
+                " narrow": _shortened(label, _LETTERS),
+                " wide": _shortened(label, _WIDE_LETTERS),
+            }
+        for fit, name in names.items():
+            yield text.format(fit, area.left - 9, height + 5, "end", spaced(name))
     places = ticks(panel.x)
     letters = max(3, int((area.right - area.left) / max(len(places), 1) / _LETTER))
     for value, label in places:
@@ -271,7 +278,7 @@ def _axes(panel: Panel, area: _Area) -> Iterator[Markup]:
         # At the ends a label hangs on its tick, so that it stays within the drawing.
         anchor = "end" if at > area.right - 12 else "middle"
         yield text.format(
-            at + (10 if anchor == "end" else 0), area.bottom + 23, anchor, spaced(shown)
+            "", at + (10 if anchor == "end" else 0), area.bottom + 23, anchor, spaced(shown)
         )
     yield grid.format("axis", area.left, area.bottom, area.right, area.bottom)
     title = Markup('<text class="axis-title" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>')

@@ -21,6 +21,7 @@ from expost.report.document import (
     Text,
     Tile,
     Widget,
+    prose,
 )
 
 __all__ = ["render_text"]
@@ -42,7 +43,7 @@ def render_text(page: Page | Document) -> str:
         Plain text.
     """
     page = Page(documents=(page,)) if isinstance(page, Document) else page
-    return "\n".join(_lines(page))
+    return prose("\n".join(_lines(page)), str, str)
 
 
 def _lines(page: Page) -> Iterator[str]:

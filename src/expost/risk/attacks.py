@@ -22,7 +22,14 @@ from typing import Any
 from expost import _checks
 from expost.errors import InvalidInput
 from expost.files.sealed import plain
-from expost.numbers import LEAST_DOUBT, at_most, chance, percent_at_most
+from expost.numbers import (
+    LEAST_DOUBT,
+    at_most,
+    chance,
+    chosen_chance,
+    in_words,
+    percent_at_most,
+)
 from expost.risk.guarantee import Guarantee
 
 __all__ = ["RISKS", "AttackBound", "Risk", "attack_bounds", "baselines_of", "gain_over"]
@@ -215,9 +222,10 @@ def gain_over(baseline: float, bound: float) -> float:
 
 def _sentence(risk: Risk, baseline: float, bound: float, observed: str, *, certain: bool) -> str:
     start = f"{risk.label[0].upper()}{risk.label[1:]}: an attacker who {risk.goal}"
-    often = f"with a chance of {chance(baseline)} before seeing {observed}"
+    before = chosen_chance(baseline)
+    often = f"with a chance of {before} before seeing {observed}"
     if 1 - bound < LEAST_DOUBT:
         can = "can always do so" if certain else "can do so nearly always"
         return f"{start} {often} {can} after seeing it."
-    after = f"with a chance of at most {chance(bound)} after seeing it"
-    return f"{start} {often} does so {after}."
+    most = chance(bound) if before.startswith("1 in") else percent_at_most(bound)
+    return f"{start} {often} does so with a chance of {in_words(most)} after seeing it."

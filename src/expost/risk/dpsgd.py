@@ -18,7 +18,7 @@ from scipy.special import log_ndtr, ndtri
 
 from expost import _checks
 from expost.accounting import gaussian_epsilon_below
-from expost.accounting.laws import SampledGaussian
+from expost.accounting.laws import SampledGaussian, SampledRows, StepLaw
 from expost.accounting.pld import PrivacyLoss
 from expost.errors import ConvergenceError, InvalidInput
 from expost.risk.gaussian import GaussianNoise
@@ -49,6 +49,8 @@ class DPSGD(Guarantee):
         T, the number of steps.
     relation : Neighbouring, default=Neighbouring.REMOVE
         How the neighbouring data set differs.
+    rows_per_person : int, default=1
+        k: all rows of a person are removed, up to k of them, each sampled on its own.
 
     Formal guarantees
     -----------------
@@ -64,6 +66,7 @@ class DPSGD(Guarantee):
     sampling_rate: float = 1.0
     steps: int = 1
     relation: Neighbouring = Neighbouring.REMOVE
+    rows_per_person: int = 1
 
     PARAMETER = Parameter(
         name="noise_multiplier", low=_LEAST_NOISE, high=_MOST_NOISE, is_noise=True
@@ -84,6 +87,12 @@ class DPSGD(Guarantee):
         object.__setattr__(self, "sampling_rate", sampled)
         object.__setattr__(self, "steps", count("steps", self.steps))
         object.__setattr__(self, "relation", Neighbouring.parse(self.relation))
+        _checks.rows_per_person(self.rows_per_person)
+        if self.rows_per_person > 1 and self.relation is Neighbouring.REPLACE:
+            raise InvalidInput(
+                f"rows_per_person={self.rows_per_person}: persons are removed, not replaced; use"
+                " relation='remove'."
+            )
 
     def delta(self, epsilon: float) -> float:
         """Return δ(ε) ≥ 0."""
@@ -145,6 +154,8 @@ class DPSGD(Guarantee):
         """Return a description: 'DP-SGD, noise multiplier 1.1, sampling rate 0.01, 100 steps'."""
         steps = "1 step" if self.steps == 1 else f"{self.steps} steps"
         relation = ", a row replaced" if self.relation is Neighbouring.REPLACE else ""
+        if self.rows_per_person > 1:
+            relation = f", a person with {self.rows_per_person} rows removed"
         return (
             f"DP-SGD, noise multiplier {self.noise_multiplier:g}, sampling rate"
             f" {self.sampling_rate:g}, {steps}{relation}"
@@ -155,14 +166,20 @@ class DPSGD(Guarantee):
         """The plain Gaussian noise that this is where every row is in every step, else None."""
         if self.sampling_rate < 1:
             return None
-        moved = 2.0 if self.relation is Neighbouring.REPLACE else 1.0
+        moved = 2.0 if self.relation is Neighbouring.REPLACE else float(self.rows_per_person)
         # Three roundings, towards less noise.
         mu = moved * math.sqrt(self.steps) / self.noise_multiplier
         return GaussianNoise(mu=mu * (1 + 2.0**-51))
 
     @property
-    def law(self) -> SampledGaussian:
+    def law(self) -> StepLaw:
         """One step's law of the loss."""
+        if self.rows_per_person > 1:
+            return SampledRows(
+                mu=math.nextafter(1 / self.noise_multiplier, math.inf),
+                rate=self.sampling_rate,
+                rows=self.rows_per_person,
+            )
         return SampledGaussian(
             mu=math.nextafter(1 / self.noise_multiplier, math.inf),
             rate=self.sampling_rate,

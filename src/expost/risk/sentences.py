@@ -6,7 +6,6 @@ shares and chances upwards, '1 in k' and doubts downwards. A bound short of cert
 """
 
 import math
-from decimal import Decimal
 
 from expost import _checks
 from expost.numbers import (
@@ -15,7 +14,9 @@ from expost.numbers import (
     at_most,
     chance,
     check_probability,
+    chosen_chance,
     decimal,
+    in_words,
     out_of,
     percent_at_most,
     plain,
@@ -107,7 +108,7 @@ def true_positive_sentence(
     """Return the share of members that is detected at a false-positive rate."""
     check_probability(true_positive_rate)
     wrong = out_of(_checks.probability("false_positive_rate", false_positive_rate), "nearest")
-    detected = f"at most {out_of(true_positive_rate)} members are detected"
+    detected = f"{in_words(out_of(true_positive_rate))} members are detected"
     if 1 - true_positive_rate < LEAST_DOUBT:
         certain = true_positive_rate == 1 if certain is None else certain
         detected = f"{'all' if certain else 'nearly all'} members can be detected"
@@ -119,18 +120,17 @@ def one_in_sentence(
 ) -> str:
     """Return the posterior as '1 in k', from 1 in 1,000 where the prior is ½."""
     prior = _checks.probability("prior", prior)
-    suspects = Decimal(_SUSPECTS) if prior == 0.5 else 1 / decimal(prior)
-    start = float(1 / suspects)
-    one_of = plain(significant(suspects, 4, "down"))
+    start = 1 / _SUSPECTS if prior == 0.5 else prior
+    before = chosen_chance(start)
     if loss == math.inf:
-        return f"A person with a prior of 1 in {one_of} can be singled out after seeing {observed}."
+        return f"A person with a prior of {before} can be singled out after seeing {observed}."
     if doubt_after(start, loss) < LEAST_DOUBT:
         return (
-            f"A person with a prior of 1 in {one_of} can be as good as singled out after seeing"
+            f"A person with a prior of {before} can be as good as singled out after seeing"
             f" {observed}{_except(failure)}."
         )
     return (
-        f"A prior of 1 in {one_of} becomes a posterior of at most 1 in {one_in_text(start, loss)}"
+        f"A prior of {before} becomes a posterior of at most 1 in {one_in_text(start, loss)}"
         f" after seeing {observed}{_except(failure)}."
     )
 

@@ -185,6 +185,8 @@ class Identifiability(Displayed):
         What the reader must know.
     audience : Audience
         That of the model; a guarantee without one is public.
+    model : str | None
+        The checksum of the model.json whose guarantee it is; None if it is of no model.
     """
 
     question: str
@@ -202,6 +204,7 @@ class Identifiability(Displayed):
     statements: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     audience: Audience = Audience.PUBLIC
+    model: str | None = None
 
     def __post_init__(self) -> None:
         if self.audience is Audience.PUBLIC:

@@ -9,6 +9,7 @@ require("torch", caller="expost.torch", extra="torch")
 
 # Imported after the check, so that without torch the error above is raised.
 from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript  # noqa: E402
+from expost.mechanisms.row_count import NoisyCount, noisy_count  # noqa: E402
 from expost.torch.attacks import (  # noqa: E402
     ModuleGradients,
     TorchModel,
@@ -16,6 +17,8 @@ from expost.torch.attacks import (  # noqa: E402
     gradient_scores,
     torch_target,
 )
+from expost.torch.canaries import plant  # noqa: E402
+from expost.torch.conform import TorchTask, conform  # noqa: E402
 from expost.torch.mechanism import TrainingMechanism, training_mechanism  # noqa: E402
 from expost.torch.tracking import Tracker, track  # noqa: E402
 from expost.torch.training import Step, Trainer, Training, prepare, train  # noqa: E402
@@ -23,16 +26,21 @@ from expost.torch.training import Step, Trainer, Training, prepare, train  # noq
 __all__ = [
     "Adversary",
     "ModuleGradients",
+    "NoisyCount",
     "SGDMechanism",
     "Step",
     "TorchModel",
+    "TorchTask",
     "TorchTraining",
     "Tracker",
     "Trainer",
     "Training",
     "TrainingMechanism",
     "Transcript",
+    "conform",
     "gradient_scores",
+    "noisy_count",
+    "plant",
     "prepare",
     "torch_target",
     "track",

@@ -6,7 +6,7 @@ As in :mod:`expost.mechanisms.dpsgd`: b the noise, g a row's clipped gradient, g
 which replaces it. Everything is float64.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -33,11 +33,19 @@ class Exchange:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Products:
-    """The products b·g and ∥g∥² of each row whose gradient was computed in a step."""
+    """The products b·g and ∥g∥² of each row whose gradient was computed in a step.
+
+    Of a person g is the sum over the person's rows in the batch; ``rows`` is their number, and
+    ``reach`` the sum of their lengths, at least ∥g∥. None: units are rows.
+    ``error`` is how far b·g + ∥g∥²/2 may be off beyond the rounding of float64; None: not at all.
+    """
 
     inner: FloatArray
     square: FloatArray
     exchange: Exchange | None = None
+    error: FloatArray | None = None
+    rows: IntArray | None = None
+    reach: FloatArray | None = None
 
     @classmethod
     def of(cls, g: torch.Tensor, noise: torch.Tensor, others: torch.Tensor | None) -> "Products":
@@ -61,7 +69,23 @@ class Products:
         exchanges = [part.exchange for part in parts if part.exchange is not None]
         exchange = Exchange(**_joined(Exchange, exchanges)) if exchanges else None
         simple = _joined(cls, parts)
-        return cls(inner=simple["inner"], square=simple["square"], exchange=exchange)
+        errors = [np.zeros(len(p.inner)) if p.error is None else p.error for p in parts]
+        return cls(
+            inner=simple["inner"],
+            square=simple["square"],
+            exchange=exchange,
+            error=np.concatenate(errors) if errors else None,
+        )
+
+    def scaled(self, unit: float) -> "Products":
+        """Return those of gradients and noise in a unit of length that is 1/``unit`` as long."""
+        return replace(
+            self,
+            inner=self.inner * unit**2,
+            square=self.square * unit**2,
+            error=None if self.error is None else self.error * unit**2,
+            reach=None if self.reach is None else self.reach * unit,
+        )
 
 
 class StepAccount:
@@ -104,21 +128,26 @@ class StepAccount:
         scale: float,
         rounding: float,
     ) -> FloatArray:
-        longest = products.square
+        longest = products.square if products.reach is None else products.reach**2
         if products.exchange is not None:
             # ∥g − g'∥ is at most twice the longer one.
             longest = 4 * np.maximum(longest, products.exchange.square)
         # The published sum minus the others' gradients is b up to the rounding of the sum.
-        summed = float(np.sum(np.sqrt(products.square[inside])))
-        slack = gamma(int(np.count_nonzero(inside)) + 8) * (summed + noise_norm)
-        return step_rounding(
+        lengths = np.sqrt(products.square) if products.reach is None else products.reach
+        count = np.count_nonzero(inside) if products.rows is None else products.rows.sum()
+        slack = gamma(int(count) + 8) * (float(np.sum(lengths[inside])) + noise_norm)
+        bound = step_rounding(
             noise_norm, longest, scale, dimension=self._dimension, noise_error=slack + rounding
         )
+        return bound if products.error is None else bound + products.error / scale**2
 
     def _known(self, rows: IntArray, products: Products, scale: float, error: FloatArray) -> None:
         exchange = products.exchange
         if exchange is None:
-            self.transcript.add_known(rows, products.inner, products.square, scale, error)
+            count = 1 if products.rows is None else products.rows
+            self.transcript.add_known(
+                rows, products.inner, products.square, scale, error, count=count
+            )
         else:
             self.transcript.add_known(
                 rows, exchange.apart_inner, exchange.apart_square, scale, error
@@ -164,7 +193,8 @@ def squares(vectors: torch.Tensor) -> FloatArray:
 
 
 def _joined(kind: type, parts: list[Any]) -> dict[str, FloatArray]:
-    names = [field.name for field in fields(kind) if field.name != "exchange"]
+    left_out = ("exchange", "error", "rows", "reach")
+    names = [field.name for field in fields(kind) if field.name not in left_out]
     if not parts:
         return {name: np.empty(0) for name in names}
     return {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}

@@ -13,7 +13,8 @@ A loader with ``num_workers=0`` draws a batch when the loop needs it, one with w
 newest pass that no step was made on, and there are never more than ``ahead`` younger ones: a loop
 that leaves batches out, or fetches its own ahead, is seen and refused, not guessed. Empty batches
 are no exception: where they are left out the number of steps is a function of the sample, which
-no noise covers (a row that is alone in its batch would be the reason for a step).
+no noise covers (a row that is alone in its batch would be the reason for a step). Nor are two
+sampled batches in one step: a row can be in both, and its coins are then others than those of ε.
 """
 
 from collections import deque
@@ -51,6 +52,8 @@ class BatchLog:
         n, the size of the data.
     ahead : int
         See above.
+    sampled : bool
+        Whether batches are drawn by Poisson sampling that guarantees rely on.
     stand_in : bool
         Whether the loader puts one random row where a batch is empty.
     on_epoch : callable
@@ -58,14 +61,22 @@ class BatchLog:
     """
 
     def __init__(
-        self, *, rows: int, ahead: int, stand_in: bool, on_epoch: Callable[[], None]
+        self,
+        *,
+        rows: int,
+        ahead: int,
+        sampled: bool,
+        stand_in: bool,
+        on_epoch: Callable[[], None],
     ) -> None:
         self.rows = rows
         self.ahead = ahead
+        self.sampled = sampled
         self.stand_in = stand_in
         self._on_epoch = on_epoch
         self._newest = _Pass()
         self._used = 0  # rows of the oldest waiting batch that pieces were made of
+        self._begun = 0  # batches that the step in progress has rows of
 
     def record(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the batches unchanged, and record each before it is used."""
@@ -96,6 +107,13 @@ class BatchLog:
         self._newest.stepped = True
         return [self._piece(length) for length in lengths]
 
+    @property
+    def to_come(self) -> IntArray:
+        """The rows of a batch that no piece was made of yet, where others were."""
+        if not self._used:
+            return np.empty(0, dtype=np.int64)
+        return self._newest.waiting[0][self._used :]
+
     def end_step(self) -> None:
         """Check that the step was made of whole batches."""
         if self._used:
@@ -103,6 +121,7 @@ class BatchLog:
                 "data_loader: noise was added before all rows of a batch had their turn; step on"
                 " whole batches, or split them with Opacus' BatchMemoryManager."
             )
+        self._begun = 0
         self._close(self._newest)
 
     def _piece(self, length: int) -> IntArray:
@@ -111,6 +130,14 @@ class BatchLog:
             raise InvalidInput(
                 "data_loader: a step was made on rows that this loader did not give; pass the"
                 " loader that the loop iterates over, and start iterating after track(...)."
+            )
+        self._begun += not self._used
+        if self.sampled and self._begun > 1:
+            raise InvalidInput(
+                "data_loader: a step sums several of its batches, and a row can be in each of them,"
+                " which neither its guarantee nor a hidden batch's loss covers; make a step on"
+                " every batch, with a larger sampling rate where a step needs more rows"
+                " (BatchMemoryManager splits a batch that is too large for the memory)."
             )
         batch = waiting[0]
         if self.stand_in and not len(batch) and length == 1:

@@ -1,8 +1,8 @@
-"""The gradients of rows that were not sampled, at a step's parameters.
+"""The products of rows that were not sampled, at a step's parameters.
 
 The tracked model computes them as it computes those of a batch, piece by piece, so that they are
-Opacus' gradients whatever the layers. Afterwards everything is as before: ``grad``,
-``grad_sample`` and ``summed_grad`` of each parameter, and the random generators.
+Opacus' whatever the layers. Afterwards everything is as before: ``grad``, ``grad_sample`` and
+``summed_grad`` of each parameter, and the random generators.
 """
 
 import random
@@ -14,41 +14,52 @@ import numpy as np
 import torch
 
 from expost.errors import InvalidInput
+from expost.torch.account import Products
+from expost.torch.noisy_step import NoisyStep, ProductSource
 from expost.types import IntArray
 
-__all__ = ["FullPass"]
+__all__ = ["FullPass", "Generators"]
 
 _KEPT = ("grad", "grad_sample", "summed_grad")
 
 
 class FullPass:
-    """Puts the gradients of any rows of a data loader into ``grad_sample``.
+    """Computes the products of any rows of a data loader.
 
     ``loss(batch)`` gives the loss of a batch as the loader gives it, reduced as in training.
     """
 
-    def __init__(self, optimizer: Any, data_loader: Any, loss: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        optimizer: Any,
+        data_loader: Any,
+        source: ProductSource,
+        loss: Callable[[Any], Any],
+    ) -> None:
         self._optimizer = optimizer
         self._dataset = data_loader.dataset
         self._collate = data_loader.collate_fn
+        self._source = source
         self._loss = loss
 
-    def pieces(self, rows: IntArray, size: int) -> Iterator[IntArray]:
-        """Yield each piece of ``size`` rows, while the parameters hold its gradients."""
+    def pieces(
+        self, step: NoisyStep, rows: IntArray, size: int
+    ) -> Iterator[tuple[IntArray, Products]]:
+        """Yield pieces of ``size`` rows with their products."""
         with self._restored(), torch.enable_grad():
             for start in range(0, len(rows), size):
                 piece = rows[start : start + size]
                 for p in self._optimizer.params:
                     p.grad = p.grad_sample = None
-                self._loss(self._collate(self._read(piece))).backward()
-                lengths = {len(sample) for sample in self._optimizer.grad_samples}
-                if lengths != {len(piece)}:
+                loss = self._loss(self._collate(self._read(piece)))
+                products = self._source.computed(step, loss)
+                if len(products.inner) != len(piece):
                     raise InvalidInput(
-                        f"loss: computed gradients of {sorted(lengths)} rows from a batch of"
+                        f"loss: computed gradients of {len(products.inner)} rows from a batch of"
                         f" {len(piece)}; it must apply the model that make_private returned to one"
                         " batch of the loader."
                     )
-                yield piece
+                yield piece, products
 
     def _read(self, rows: IntArray) -> Any:
         numbers = [int(row) for row in rows]
@@ -60,10 +71,10 @@ class FullPass:
     def _restored(self) -> Iterator[None]:
         parameters = self._optimizer.params
         kept = [[getattr(p, name) for name in _KEPT] for p in parameters]
-        before = _Generators()
+        before = Generators()
         try:
             yield
-            drew = _Generators() != before
+            drew = Generators() != before
         finally:
             before.restore()
             for p, values in zip(parameters, kept, strict=True):
@@ -77,7 +88,7 @@ class FullPass:
             )
 
 
-class _Generators:
+class Generators:
     """The states of the generators that a model or a data set may draw from."""
 
     def __init__(self) -> None:
@@ -95,7 +106,7 @@ class _Generators:
             torch.cuda.set_rng_state_all(self._cuda)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Generators) and self._states() == other._states()
+        return isinstance(other, Generators) and self._states() == other._states()
 
     __hash__ = None  # type: ignore[assignment]  # states are compared, never kept in sets
 

@@ -1,95 +1,57 @@
-"""Tracking of Opacus' optimizer: clipped gradients, noise, and their inner products.
+"""Tracking of Opacus' optimizer: its noise, the products of its rows, and a check of each step.
 
 Conventions
 -----------
-piece    the rows of one backward pass; a step sums one or more pieces and adds noise once.
-b, g, s  as in :mod:`expost.mechanisms.dpsgd`: noise, a row's clipped gradient, σC. Gradients
-         before clipping are taken as the machine computed them; clipping, products and sums are
-         float64 here.
-e        Opacus' published sum minus (Σ g + b): its rounding, because it clips and sums in the
-         model's own precision. Its norm bounds the effect on a loss, ∥e∥∥g∥/s² per step; a larger
-         one is not rounding, but another sum than that of the clipped gradients.
+As in :mod:`expost.torch.noisy_step`. Σ b·g over the rows of a step must equal b·(noisy sum − b): a
+gap beyond rounding is another sum than that of the clipped gradients, and refused.
 
-Two methods of the one optimizer object are wrapped, ``clip_and_accumulate`` and ``add_noise``;
-its step hook (the accountant's) is not touched. A step of one piece adds its noise while the
-gradients exist, and b is what was added. A step of several pieces needs b with the first, so it is
-drawn then, by Opacus' own ``add_noise`` on sums of zeros, and added at the step's end. A
-seeded run has the same weights, bit for bit, as without tracking, unless a step has several pieces
-and something else draws from the noise's generator between them (dropout, or workers' samplers,
-where there is no ``noise_generator``): then the noise is other noise of the same law.
+Two methods of the one optimizer object are wrapped, the one that sums a piece and ``add_noise``;
+its step hook (the accountant's) is not touched. Where the gradients still exist when the noise of a
+step is added, b is what was added. A step of several pieces, and ghost clipping, need b before: it
+is drawn when the first piece is read, by Opacus' own ``add_noise`` on sums of zeros, and added at
+the step's end. A seeded run has the same weights, bit for bit, as without tracking, unless a step
+has several pieces and something else draws from the noise's generator between them (dropout, or
+workers' samplers, where there is no ``noise_generator``): then the noise is other noise of the same
+law.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import groupby
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
-import numpy as np
 import torch
 
-from expost.errors import ConvergenceError, InvalidInput, require
-from expost.torch.account import Products
+from expost.errors import InvalidInput, require
+from expost.torch.ghost import GhostHooks
+from expost.torch.grad_samples import GradSamples
+from expost.torch.noisy_step import BLOCK, NoisyStep, Piece, ProductSource, packed, unit_of, widened
 
-__all__ = ["NoisyStep", "StepWatch", "check_optimizer"]
+__all__ = ["StepWatch", "check_optimizer", "product_source"]
 
-_WRAPPED = ("clip_and_accumulate", "add_noise")
-# Entries of gradients that are held in float64 at a time (1 MiB), and the width below which
-# parameters are joined first: a call a parameter and block would cost more than its work.
-_BLOCK = 2**17
-_NARROW = 1024
-# The largest ∥e∥/(u·(Σ∥g∥ + ∥b∥)) that is taken as rounding; in float32 it was 0.1 to 0.4.
+# The largest ∥e∥/(u·(Σ∥g∥ + ∥b∥)) that is taken as rounding; in float32 it was 0.1 to 0.4. The gap
+# of the products may be as large times s.
 _MOST_ROUNDING = 100.0
 
 
-@dataclass(kw_only=True, eq=False)
-class NoisyStep:
-    """One step in progress.
-
-    Parameters
-    ----------
-    noise : torch.Tensor
-        (d,) b, in float64; ``drawn`` the same, a tensor a parameter, where it is still to be added.
-    length : float, default=0.0
-        Σ∥g∥ over everything that was summed, stand-ins for empty batches too.
-    rounding : float, default=0.0
-        ∥e∥.
-    """
-
-    noise: torch.Tensor
-    noise_multiplier: float
-    clip: float
-    drawn: list[torch.Tensor] | None = None
-    length: float = 0.0
-    rounding: float = 0.0
-
-    @cached_property
-    def noise_norm(self) -> float:
-        """The norm ∥b∥ of the noise."""
-        return float(self.noise.norm())
-
-    @cached_property
-    def total(self) -> torch.Tensor:
-        """The sum Σ g (d,) so far."""
-        return torch.zeros_like(self.noise)
-
-    @property
-    def scale(self) -> float:
-        """The noise scale s = σC."""
-        return self.noise_multiplier * self.clip
-
-
 def check_optimizer(optimizer: Any) -> None:
-    """Refuse what has no per-row gradients to read, or publishes more than their noisy sum."""
+    """Refuse what has no products to read, or publishes more than a noisy sum."""
     opacus = require("opacus.optimizers", caller="expost.torch.track", extra="torch")
     kind = type(optimizer)
-    if kind in (opacus.DPOptimizer, opacus.DPPerLayerOptimizer):
+    tracked = (
+        opacus.DPOptimizer,
+        opacus.DPPerLayerOptimizer,
+        opacus.DPOptimizerFastGradientClipping,
+    )
+    if kind in tracked:
         if not optimizer.noise_multiplier > 0:
             raise InvalidInput(
                 f"optimizer: noise_multiplier={optimizer.noise_multiplier!r} adds no noise, so"
                 " that every loss is infinite; set it above 0."
             )
-        if any(name in vars(optimizer) for name in _WRAPPED):
+        if "add_noise" in vars(optimizer):
             raise InvalidInput("optimizer: is already tracked; use the existing tracker.")
         return
     if not isinstance(optimizer, opacus.DPOptimizer):
@@ -97,92 +59,55 @@ def check_optimizer(optimizer: Any) -> None:
             f"optimizer: is a {kind.__name__}; pass the optimizer that Opacus'"
             " PrivacyEngine.make_private returned."
         )
-    if isinstance(optimizer, opacus.DPOptimizerFastGradientClipping):
-        reason = "ghost clipping computes no row's gradient; use grad_sample_mode='hooks'"
-    elif isinstance(optimizer, opacus.AdaClipDPOptimizer):
+    if isinstance(optimizer, opacus.AdaClipDPOptimizer):
         reason = "adaptive clipping also publishes a noisy count; use clipping='flat'"
-    elif "Distributed" in kind.__name__:
+    elif "Distributed" in kind.__name__ or "FSDP" in kind.__name__:
         reason = "distributed training is not tracked; train in one process"
     else:
         reason = "it may clip or add noise differently; use Opacus' DPOptimizer"
     raise InvalidInput(f"optimizer: is a {kind.__name__}: {reason}.")
 
 
+def product_source(optimizer: Any, model: Any) -> ProductSource:
+    """Return where the products of this optimizer's rows are read."""
+    opacus = require("opacus.optimizers", caller="expost.torch.track", extra="torch")
+    if isinstance(optimizer, opacus.DPOptimizerFastGradientClipping):
+        return GhostHooks(optimizer, model)
+    return GradSamples(optimizer, model)
+
+
 class StepWatch:
     """A watch that calls ``on_piece`` and ``on_step`` during Opacus' steps.
 
-    ``on_piece(lengths, products)``: gradients of so many rows were clipped and summed.
+    ``on_piece(piece)``: gradients of rows were clipped and summed.
     ``on_step(step)``: their noisy sum is about to be used; nothing is trained if this raises.
     """
 
     def __init__(
         self,
         optimizer: Any,
+        source: ProductSource,
         *,
-        on_piece: Callable[[list[int], Products], None],
+        on_piece: Callable[[Piece], None],
         on_step: Callable[[NoisyStep], None],
     ) -> None:
         self.optimizer = optimizer
+        self.source = source
         self._on_piece = on_piece
         self._on_step = on_step
-        self._clip, self._add_noise = optimizer.clip_and_accumulate, optimizer.add_noise
+        self._sum, self._add_noise = getattr(optimizer, source.summing), optimizer.add_noise
         # True while a step is read, so that a step which raised is remembered.
         self._failed = False
         self._step: NoisyStep | None = None
-        self._block: torch.Tensor | None = None
-        optimizer.clip_and_accumulate, optimizer.add_noise = self._piece, self._finish
+        setattr(optimizer, source.summing, self._piece)
+        optimizer.add_noise = self._finish
+        source.attach(self._reading)
 
     def detach(self) -> None:
         """Restore the optimizer's own methods."""
-        for name in _WRAPPED:
+        self.source.detach()
+        for name in (self.source.summing, "add_noise"):
             vars(self.optimizer).pop(name, None)
-
-    def products(self, step: NoisyStep, *, total: torch.Tensor | None = None) -> Products:
-        """Return b·g and ∥g∥² of the rows whose gradients are held now; ``total`` += Σ g."""
-        samples = [sample.flatten(start_dim=1) for sample in self.optimizer.grad_samples]
-        parts = _joined(samples)
-        count, buffer = len(parts[0]), self._room(len(step.noise))
-        columns = buffer.split([part.shape[1] for part in parts], dim=1)
-        inner, length = torch.empty(2, count, dtype=buffer.dtype, device=buffer.device)
-        for start in range(0, count, len(buffer)):
-            at = slice(start, min(start + len(buffer), count))
-            g = buffer[: at.stop - start]
-            for target, part in zip(columns, parts, strict=True):
-                target[: len(g)].copy_(part[at])
-            factor = self._clipped_by_layer(g, samples)
-            norm = torch.linalg.vector_norm(g, dim=1)
-            if factor is None:
-                factor = _factor(norm, step.clip)
-            torch.mul(torch.mv(g, step.noise), factor, out=inner[at])
-            torch.mul(norm, factor, out=length[at])
-            if total is not None:
-                total.addmv_(g.T, factor)
-        if not bool(torch.isfinite(length).all() and torch.isfinite(inner).all()):
-            raise ConvergenceError(
-                "a row's gradient is NaN or infinite, which neither clipping nor noise can hide;"
-                " lower the learning rate or fix the loss."
-            )
-        return Products(inner=inner.cpu().numpy(), square=length.square().cpu().numpy())
-
-    def _clipped_by_layer(
-        self, g: torch.Tensor, samples: list[torch.Tensor]
-    ) -> torch.Tensor | None:
-        """Clip the parts of ``g`` in place if Opacus clips each by itself; else None."""
-        bounds = getattr(self.optimizer, "max_grad_norms", None)
-        if bounds is None:
-            return None
-        sizes = [sample.shape[1] for sample in samples]
-        for part, bound in zip(g.split(sizes, dim=1), bounds, strict=True):
-            part *= _factor(part.norm(dim=1, keepdim=True), bound)
-        return torch.ones_like(g[:, 0])
-
-    def _room(self, dimension: int) -> torch.Tensor:
-        """Return a buffer (rows, d) in float64, kept from step to step."""
-        if self._block is None or self._block.shape[1] != dimension:
-            rows = max(1, _BLOCK // dimension)
-            device = self.optimizer.params[0].device
-            self._block = torch.empty(rows, dimension, dtype=torch.float64, device=device)
-        return self._block
 
     def check(self) -> None:
         """Refuse to continue after a step that could not be tracked."""
@@ -192,74 +117,98 @@ class StepWatch:
                 " error that it raised, and train again."
             )
 
-    def _piece(self) -> None:
+    @contextmanager
+    def _reading(self) -> Iterator[NoisyStep]:
+        """Give the step in progress, whose noise is drawn where it is new."""
         self.check()
-        self._clip()
-        # Called before Opacus does, which removes the value from its queue.
-        if self._step is None and not self.optimizer._check_skip_next_step(pop_next=False):
-            return
         self._failed = True
         self._step = self._step or self._drawn()
-        self._read_piece(self._step)
+        yield self._step
         self._failed = False
 
-    def _read_piece(self, step: NoisyStep) -> None:
-        """Read the gradients of a piece."""
+    def _piece(self) -> None:
+        self.check()
+        self._failed = True
+        _refuse_scaler()
+        self._failed = False
+        # Called before Opacus does, which removes the value from its queue.
+        skips = self.optimizer._check_skip_next_step(pop_next=False)
+        if self._step is None and self.source.waits and not skips:
+            self._sum()
+            return
+        with self._reading() as step:
+            self._take(step, self.source.summed(step, self._sum))
+
+    def _take(self, step: NoisyStep, piece: Piece) -> None:
+        """Add a piece to the step."""
         if step.scale != self._scale:
             raise InvalidInput(
                 "optimizer: noise_multiplier or max_grad_norm changed within a step; change them"
                 " between steps only."
             )
-        products = self.products(step, total=step.total)
-        step.length += float(np.sum(np.sqrt(products.square)))
-        sample = self.optimizer.params[0].grad_sample
-        lengths = [len(part) for part in sample] if isinstance(sample, list) else [len(sample)]
-        self._on_piece(lengths, products)
+        step.length += piece.length
+        step.inner += math.fsum(piece.products.inner)
+        step.rounding += piece.rounding
+        self._on_piece(piece)
 
     def _finish(self) -> None:
         self.check()
         self._failed = True
-        step = self._step
-        if step is None:
+        if self._step is not None:
+            self._add_drawn(self._step)
+        elif self.source.waits:
             self._add_noise()
-            step = self._made(self._published - self._summed)
-            self._read_piece(step)
+            parameters = self.optimizer.params
+            sums = [p.summed_grad.view_as(p) for p in parameters]
+            self._step = self._made(torch._foreach_sub([p.grad for p in parameters], sums))
+            self._take(self._step, self.source.summed(self._step, None))
         else:
-            self._add_drawn(step)
+            raise InvalidInput(
+                "optimizer: noise is added to gradients of rows that this loader did not give;"
+                " call optimizer.step() on the loader's batches."
+            )
+        step, self._step = self._step, None
         self._check_sum(step)
+        if not step.is_certified:
+            step.rounding = math.inf
         self._on_step(step)
-        self._step = None
         self._failed = False
 
     def _check_sum(self, step: NoisyStep) -> None:
-        """Measure e, and refuse one that is not rounding."""
-        step.rounding = float((self._published - step.total - step.noise).norm())
-        unit = max(torch.finfo(p.dtype).eps for p in self.optimizer.params)
-        if not step.rounding <= _MOST_ROUNDING * unit * (step.length + step.noise_norm):
+        """Measure the rounding of the noisy sum, and refuse what is not rounding."""
+        parameters = self.optimizer.params
+        published, sums, noise = (
+            [part.detach().reshape(-1) for part in parts]
+            for parts in (
+                [p.grad for p in parameters],
+                [p.summed_grad for p in parameters],
+                step.noise,
+            )
+        )
+        projected, apart, square = 0.0, 0.0, 0.0
+        for parts in packed([len(b) for b in noise], BLOCK // 8):
+            total, b = widened(sums, parts), widened(noise, parts)
+            gap = widened(published, parts).sub_(total).sub_(b)
+            projected += float(torch.dot(total, b))
+            apart += float(torch.dot(gap, gap))
+            square += float(torch.dot(b, b))
+        step.noise_norm = math.sqrt(square)
+        step.rounding += math.sqrt(apart)
+        most = _MOST_ROUNDING * step.unit
+        inner_gap = abs(projected - step.inner)
+        if not (
+            step.rounding <= most * (step.length + step.noise_norm)
+            and inner_gap <= most * step.scale * (step.length + step.scale)
+        ):
             raise InvalidInput(
                 "optimizer: it publishes another sum than the noisy sum of its rows' clipped"
-                " gradients; do not change grad_sample or summed_grad, and use Opacus' clipping."
+                " gradients; do not change grad, grad_sample or summed_grad, and use Opacus'"
+                " clipping."
             )
-
-    @property
-    def _published(self) -> torch.Tensor:
-        return _flat([p.grad for p in self.optimizer.params])
-
-    @property
-    def _summed(self) -> torch.Tensor:
-        return _flat([p.summed_grad for p in self.optimizer.params])
 
     @property
     def _scale(self) -> float:
         return float(self.optimizer.noise_multiplier) * float(self.optimizer.max_grad_norm)
-
-    def _made(self, noise: torch.Tensor, drawn: list[torch.Tensor] | None = None) -> NoisyStep:
-        return NoisyStep(
-            noise=noise,
-            noise_multiplier=float(self.optimizer.noise_multiplier),
-            clip=float(self.optimizer.max_grad_norm),
-            drawn=drawn,
-        )
 
     def _drawn(self) -> NoisyStep:
         """Draw the noise of a step before its end, by Opacus' own method on sums of zeros."""
@@ -269,11 +218,19 @@ class StepWatch:
             for p in parameters:
                 p.summed_grad = torch.zeros_like(p, requires_grad=False)
             self._add_noise()
-            drawn = [p.grad for p in parameters]
+            noise = [p.grad for p in parameters]
         finally:
             for p, (total, grad) in zip(parameters, kept, strict=True):
                 p.summed_grad, p.grad = total, grad
-        return self._made(_flat(drawn), drawn)
+        return self._made(noise)
+
+    def _made(self, noise: list[torch.Tensor]) -> NoisyStep:
+        return NoisyStep(
+            noise=noise,
+            noise_multiplier=float(self.optimizer.noise_multiplier),
+            clip=float(self.optimizer.max_grad_norm),
+            unit=unit_of(self.optimizer.params),
+        )
 
     def _add_drawn(self, step: NoisyStep) -> None:
         """Run Opacus' own method without noise, then add the drawn noise: the same bits."""
@@ -283,24 +240,17 @@ class StepWatch:
             self._add_noise()
         finally:
             self.optimizer.noise_multiplier = multiplier
-        for p, noise in zip(self.optimizer.params, step.drawn or [], strict=True):
-            p.grad += noise
+        torch._foreach_add_([p.grad for p in self.optimizer.params], step.noise)
 
 
-def _joined(samples: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Return the same columns in the same order, narrow adjacent parts joined."""
-    parts: list[torch.Tensor] = []
-    for is_narrow, run in groupby(samples, key=lambda sample: sample.shape[1] < _NARROW):
-        neighbours = list(run)
-        parts += [torch.cat(neighbours, dim=1)] if is_narrow else neighbours
-    return parts
-
-
-def _factor(norm: torch.Tensor, bound: float) -> torch.Tensor:
-    """Return the factor by which Opacus clips a gradient of this norm."""
-    return (bound / (norm + 1e-6)).clamp(max=1.0)
-
-
-def _flat(parts: list[torch.Tensor]) -> torch.Tensor:
-    """Return one float64 vector."""
-    return torch.cat([part.reshape(-1) for part in parts]).double()
+def _refuse_scaler() -> None:
+    """Refuse a step that a GradScaler makes: it skips steps by what gradients look like."""
+    scaled = torch.amp.GradScaler._maybe_opt_step.__code__
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code is scaled:
+            raise InvalidInput(
+                "optimizer: a GradScaler makes its steps, which skips some because of the"
+                " gradients: no noise covers that; use bfloat16 or float32 without a scaler."
+            )
+        frame = frame.f_back

@@ -9,6 +9,7 @@ while they exist, and keeps a few numbers a row.
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,21 +17,49 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from expost import _checks
-from expost.errors import InvalidInput, require
-from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript
+from expost.auditing.lower_bounds import LowerBound
+from expost.errors import InvalidInput, PrivacyLeakWarning
+from expost.mechanisms.dpsgd import Adversary, Transcript
+from expost.mechanisms.row_count import NoisyCount, RowCount, Scaling
+from expost.notices import warn
+from expost.profiles.attackers import Attackers, Audited, attackers_of
 from expost.profiles.profile import Profile
 from expost.profiles.transcript import IndividualEpsilon, individual_epsilon, transcript_profile
 from expost.results import Displayed
-from expost.risk import Guarantee
+from expost.risk import Composition, Guarantee
 from expost.torch.account import Products, StepAccount
+from expost.torch.accountant import read_accountant, recorded_steps, reported_epsilon
 from expost.torch.batches import BatchLog, record_batches
+from expost.torch.constants import described, mechanism_of, scaling_of
 from expost.torch.full_pass import FullPass
-from expost.torch.opacus import NoisyStep, StepWatch, check_optimizer
+from expost.torch.ghost import has_dropout
+from expost.torch.noisy_step import NoisyStep, Piece, ProductSource
+from expost.torch.opacus import StepWatch, check_optimizer, product_source
+from expost.torch.persons import Persons, PersonSums
 from expost.types import Audience, FloatArray, IntArray
 
 __all__ = ["Tracker", "track"]
 
+_HALF = (
+    "Half precision: the losses are estimates, without certified intervals, because the rounding of"
+    " its products is not bounded."
+)
+_MASKS = (
+    "The model has dropout: losses are conditional on its masks, as for an attacker who knows them."
+)
+_IF_MASKS = (
+    "If the model draws random numbers, as dropout does, losses are conditional on them, as for an"
+    " attacker who knows them."
+)
+_PERSONS = (
+    "Figures are of persons: all rows of a person leave at once. Guarantees are for a person with"
+    " up to {} rows; the ε of an accountant is for one row."
+)
 _NO_ROWS: IntArray = np.empty(0, dtype=np.int64)
+_INSECURE = (
+    "The noise came from torch's generator, which is not secure (secure_mode=False): anyone who"
+    " learns its seed can remove the noise."
+)
 
 
 def track(
@@ -41,6 +70,9 @@ def track(
     loss: Callable[[Any], Any] | None = None,
     every: int = 1,
     public_batches: bool = False,
+    row_count: str | NoisyCount | None = None,
+    model: Any = None,
+    persons: Sequence[Any] | None = None,
 ) -> "Tracker":
     """Track a training run of Opacus; the :class:`Tracker` returns its profile.
 
@@ -61,6 +93,17 @@ def track(
         1e-6 per row).
     public_batches : bool, default=False
         The loader does not use Poisson sampling: no ε is amplified by sampling.
+    row_count : str | NoisyCount, optional
+        What makes the divisor and the sampling rate constants, which every guarantee needs:
+        'public' (everybody may know the number of rows), 'fixed' (both were chosen without the
+        data), or the result of :func:`noisy_count`, from which both follow. None: not stated.
+    model : Any, optional
+        For ghost clipping: the first result of ``make_private(..., grad_sample_mode="ghost")``,
+        the wrapped model, or the hooks with ``wrap_model=False``. Otherwise optional: two rows'
+        gradients are then compared with autograd in the first step.
+    persons : Sequence[Any], optional
+        A key of the person of each row: every figure is then of a person, all of whose rows leave
+        at once. Batches must be known, and ghost clipping may have one row of a person in a batch.
 
     Returns
     -------
@@ -71,15 +114,21 @@ def track(
     InvalidInput
         If the optimizer or the loader cannot be tracked, or an option does not apply.
 
+    Warns
+    -----
+    PrivacyLeakWarning
+        If ``row_count`` is not stated: ``make_private`` computes the divisor and the sampling rate
+        from the number of rows.
+
     Notes
     -----
     The loop, the model and the sampler stay as they are. Row numbers are those of the loader's
-    data set. Ghost, adaptive and distributed clipping are refused, and loops whose batches cannot
-    be identified.
+    data set. Adaptive and distributed clipping are refused, and loops whose batches cannot be
+    identified.
     """
     check_optimizer(optimizer)
     adversary = Adversary.parse(adversary)
-    mechanism = _mechanism(optimizer, data_loader, public_batches)
+    mechanism = mechanism_of(optimizer, data_loader, public_batches)
     every = _checks.integer("every", every, least=1)
     hidden = adversary is Adversary.HIDDEN_BATCHES
     if hidden and public_batches:
@@ -97,14 +146,30 @@ def track(
             "loss, every: only hidden batches need them; leave them out, or use"
             " adversary='hidden-batches'."
         )
-    full_pass = FullPass(optimizer, data_loader, loss) if loss is not None else None
+    if hidden and persons is not None:
+        raise InvalidInput(
+            "persons: if batches are hidden, the loss of a person is a sum over all subsets of the"
+            " person's rows at each step, which is not computed; use adversary='known-batches'."
+        )
+    source = product_source(optimizer, model)
+    full_pass = FullPass(optimizer, data_loader, source, loss) if loss is not None else None
+    people = None if persons is None else Persons.of(persons, mechanism.rows)
+    most = 1 if people is None else people.most_rows
+    scaling = scaling_of(optimizer, data_loader, mechanism, row_count, rows_per_person=most)
+    entries = mechanism if people is None else replace(mechanism, rows=len(people.keys))
+    if scaling.row_count is RowCount.UNKNOWN and scaling.notice is not None:
+        warn(scaling.notice, PrivacyLeakWarning, stacklevel=2)
     return Tracker(
         optimizer,
         data_loader,
-        transcript=Transcript(mechanism, adversary=adversary),
+        source=source,
+        model=model,
+        transcript=Transcript(entries, adversary=adversary),
         full_pass=full_pass,
         every=every,
-        description=_described(mechanism, public_batches),
+        description=described(mechanism, public_batches),
+        scaling=scaling,
+        persons=people,
     )
 
 
@@ -115,6 +180,10 @@ class Tracker(Displayed):
     ----------
     optimizer, data_loader : Any
         The results of ``PrivacyEngine.make_private``.
+    source : ProductSource
+        Where the products of a step's rows are read.
+    model : Any
+        The model or its hooks, or None where neither is needed.
     transcript : Transcript
         The running sums, one entry per row, row numbers as in the loader's data set.
     full_pass : FullPass | None
@@ -123,6 +192,10 @@ class Tracker(Displayed):
         At which steps that pass is made.
     description : str
         The run in one line.
+    scaling : Scaling
+        The divisor, the sampling rate, and whether they may depend on the number of rows.
+    persons : Persons | None
+        Whose row each row is, where the entries of the transcript are persons.
     """
 
     audience = Audience.CURATOR_ONLY
@@ -132,13 +205,22 @@ class Tracker(Displayed):
         optimizer: Any,
         data_loader: Any,
         *,
+        source: ProductSource,
+        model: Any,
         transcript: Transcript,
         full_pass: FullPass | None,
         every: int,
         description: str,
+        scaling: Scaling,
+        persons: Persons | None,
     ) -> None:
         self.transcript = transcript
         self.description = description
+        self.scaling = scaling
+        self.persons = persons
+        self._sums = None if persons is None else PersonSums(persons)
+        self._accountant = read_accountant(optimizer)
+        self._audited: Audited | None = None
         self._full_pass = full_pass
         self._every = every
         dimension = sum(p.numel() for p in optimizer.params)
@@ -147,15 +229,17 @@ class Tracker(Displayed):
         self._widest = 1
         self._least_multiplier = transcript.mechanism.noise_multiplier
         self._secure = bool(optimizer.secure_mode)
+        self._model, self._masked, self._certified = model, False, True
         self._passes, self._pass_seconds, self._started = 0, 0.0, time.perf_counter()
         self._log = BatchLog(
-            rows=transcript.mechanism.rows,
+            rows=scaling.rows,
             ahead=data_loader.num_workers * (data_loader.prefetch_factor or 0),
+            sampled=transcript.mechanism.sampling_rate < 1,
             stand_in=getattr(data_loader.collate_fn, "rand_on_empty", False),
             on_epoch=transcript.end_epoch,
         )
         self._unrecord = record_batches(data_loader.batch_sampler, self._log)
-        self._watch = StepWatch(optimizer, on_piece=self._piece, on_step=self._step)
+        self._watch = StepWatch(optimizer, source, on_piece=self._piece, on_step=self._step)
 
     @property
     def steps(self) -> int:
@@ -174,23 +258,100 @@ class Tracker(Displayed):
         Parameters
         ----------
         ids : Sequence[Any], optional
-            Keys of the rows, in the order of the loader's data set.
+            Keys of the rows, in the order of the loader's data set; persons have their own.
         delta : float, default=1e-05
             A bound on the probability with which an exposure exceeds the worst case.
 
         Returns
         -------
         Profile
-            The profile, one entry per row of the data set.
+            The profile, one entry per row of the data set, or per person.
+
+        Raises
+        ------
+        InvalidInput
+            If ``ids`` are given for persons, or a step could not be tracked.
         """
         self._watch.check()
+        if self.persons is not None:
+            if ids is not None:
+                raise InvalidInput("ids: persons have the keys of persons=; leave it out.")
+            ids = self.persons.keys
         return transcript_profile(
             self.transcript,
             description=f"{self.description}, {self.steps} steps of Opacus",
             ids=ids,
             delta=delta,
             notices=self.notices,
+            hidden=self._steps_guarantee() if self.steps else None,
+            count=self.scaling.guarantee,
+            reported=reported_epsilon(self._accountant),
+            owner=None if self.persons is None else self.persons.owner,
+            untracked=self._untracked,
+            audited=self._audited,
+            one_row=self._one_row,
         )
+
+    def attackers(self, *, delta: float = 1e-5) -> Attackers:
+        """Return what is guaranteed against each attacker.
+
+        Parameters
+        ----------
+        delta : float, default=1e-05
+            δ of every figure.
+
+        Returns
+        -------
+        Attackers
+            The attacker of the accountant's ε first.
+
+        Raises
+        ------
+        InvalidInput
+            If no step was taken yet.
+        """
+        return attackers_of(
+            self.transcript,
+            delta=delta,
+            hidden=self._steps_guarantee(),
+            count=self.scaling.guarantee,
+            reported=reported_epsilon(self._accountant),
+            of_persons=self.persons is not None,
+            untracked=self._untracked,
+            audited=self._audited,
+            one_row=self._one_row,
+        )
+
+    def report_lower_bound(self, bound: LowerBound) -> None:
+        """Show a lower bound on ε from canaries next to the guarantees.
+
+        Parameters
+        ----------
+        bound : LowerBound
+            The result of :meth:`Planted.lower_bound`.
+        """
+        self._audited = Audited(
+            epsilon=bound.epsilon,
+            delta=bound.delta,
+            confidence=bound.confidence,
+            detail=bound.detail,
+        )
+
+    def accountant_epsilon(self, delta: float = 1e-5) -> float | None:
+        """Return the ε that the accountant of Opacus reports, if it could be read.
+
+        Parameters
+        ----------
+        delta : float, default=1e-05
+            δ of ε.
+
+        Returns
+        -------
+        float | None
+            ε of all steps that the accountant counted; None where there is no accountant.
+        """
+        reported = reported_epsilon(self._accountant)
+        return None if reported is None else reported(delta)
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee for any row of any data if the batches are hidden.
@@ -198,21 +359,40 @@ class Tracker(Displayed):
         Returns
         -------
         Guarantee
-            The guarantee, at the least noise of any step.
+            The guarantee of the tracked steps, at the least noise of any of them, with that of a
+            noisy number of rows.
 
         Raises
         ------
         InvalidInput
-            If the batches are public or no step was made.
-        InvalidInput
             If no step was taken yet.
         """
+        guarantee = self.attackers().hidden
+        assert guarantee is not None
+        return guarantee
+
+    @property
+    def _untracked(self) -> int:
+        """The steps that the accountant recorded before, after or besides the tracked ones."""
+        return max(0, recorded_steps(self._accountant) - self.steps)
+
+    @property
+    def _one_row(self) -> Guarantee | None:
+        """The guarantee for one row of a person, as a canary is, in any of the steps."""
+        if self.persons is None or not self.steps:
+            return None
+        mechanism, noisy = self.transcript.mechanism, self.scaling.noisy
+        steps = mechanism.sampled(self._least_multiplier * mechanism.clip, self.steps)
+        return steps if noisy is None else Composition((steps, noisy.guarantee))
+
+    def _steps_guarantee(self) -> Guarantee:
         mechanism = self.transcript.mechanism
         if not self.steps:
             raise InvalidInput("tracker: no step was taken yet; train first.")
         if mechanism.sampling_rate == 1:
             return self.transcript.guarantee()
-        return mechanism.sampled(self._least_multiplier * mechanism.clip, self.steps)
+        scale = self._least_multiplier * mechanism.clip
+        return mechanism.sampled(scale, self.steps, rows_per_person=self.scaling.rows_per_person)
 
     def individual_epsilon(self, delta: float = 1e-5) -> IndividualEpsilon:
         """Return each row's own ε(δ), if batches are public or full. Curator-only.
@@ -249,46 +429,60 @@ class Tracker(Displayed):
         )
 
     def __repr__(self) -> str:
-        return f"Tracker({self.transcript.mechanism.rows} rows, {self.steps} steps)"
+        unit = "rows" if self.persons is None else "persons"
+        return f"Tracker({self.transcript.mechanism.rows} {unit}, {self.steps} steps)"
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What to know about the noise of the run."""
-        if self._secure:
-            return ()
+        """What to know about the noise and the gradients of the run, and its divisor."""
+        notice = self.scaling.notice
         return (
-            "The noise came from torch's generator, which is not secure (secure_mode=False):"
-            " anyone who learns its seed can remove the noise.",
+            *(() if notice is None else (notice,)),
+            *(() if self.persons is None else (_PERSONS.format(self.scaling.rows_per_person),)),
+            *self._watch.source.notices,
+            *(() if self._certified else (_HALF,)),
+            *((_MASKS,) if self._masked else (_IF_MASKS,) if self._may_draw else ()),
+            *(() if self._secure else (_INSECURE,)),
         )
+
+    @property
+    def _may_draw(self) -> bool:
+        """Whether draws are not excluded: hidden batches refuse them in their full passes."""
+        return self.transcript.adversary is Adversary.KNOWN_BATCHES
 
     def detach(self) -> None:
         """Stop tracking; the losses so far are kept."""
         self._watch.detach()
         self._unrecord()
 
-    def _piece(self, lengths: list[int], products: Products) -> None:
+    def _piece(self, piece: Piece) -> None:
         """Remember the rows of a backward pass until the noise is added."""
-        rows = np.concatenate(self._log.take(lengths))
+        rows = np.concatenate(self._log.take(piece.lengths))
         if len(rows):  # else an empty batch, or its substitute
-            self._pieces.append((rows, products))
-            self._widest = max(self._widest, *lengths)
+            if self._sums is not None:
+                self._sums.add(rows, self._log.to_come, piece)
+            self._pieces.append((rows, piece.products))
+            self._widest = max(self._widest, *piece.lengths)
 
     def _step(self, step: NoisyStep) -> None:
         """Add the terms of a published step."""
         self._log.end_step()
+        self._certified = self._certified and step.is_certified
+        self._masked = self._masked or (self.steps == 0 and has_dropout(self._model))
         rows = np.concatenate([_NO_ROWS, *(rows for rows, _ in self._pieces)])
         if len(np.unique(rows)) < len(rows):
             raise InvalidInput(
                 "data_loader: a row is twice in one step, which the loss of one row does not"
-                " describe; finish every batch of BatchMemoryManager, and sample without"
-                " replacement."
+                " describe; sample without replacement, and make a step on every batch."
             )
         batch = np.zeros(self.transcript.mechanism.rows, dtype=np.bool_)
-        batch[rows] = True
+        batch[rows if self.persons is None else self.persons.owner[rows]] = True
         self._pieces += self._others(step, batch)
         computed = np.concatenate([_NO_ROWS, *(rows for rows, _ in self._pieces)])
         products = Products.joined([products for _, products in self._pieces])
         self._pieces.clear()
+        if self._sums is not None:
+            computed, products = self._sums.finish(computed, products)
         self._least_multiplier = min(self._least_multiplier, step.noise_multiplier)
         # Losses do not depend on the unit of length: gradients are rescaled to the first C.
         clip = self.transcript.mechanism.clip
@@ -296,7 +490,7 @@ class Tracker(Displayed):
         self._account.add(
             computed,
             batch,
-            Products(inner=products.inner * unit**2, square=products.square * unit**2),
+            products.scaled(unit),
             step.noise_norm * unit,
             step.noise_multiplier * clip,
             rounding=step.rounding * unit,
@@ -316,54 +510,7 @@ class Tracker(Displayed):
             return []
         start = time.perf_counter()
         absent = np.flatnonzero(~batch)
-        pieces = [
-            (piece, self._watch.products(step))
-            for piece in self._full_pass.pieces(absent, self._widest)
-        ]
+        pieces = list(self._full_pass.pieces(step, absent, self._widest))
         self._passes += 1
         self._pass_seconds += time.perf_counter() - start
         return pieces
-
-
-def _mechanism(optimizer: Any, data_loader: Any, public_batches: bool) -> SGDMechanism:
-    """Return the public constants of the run, from the optimizer and the sampler."""
-    opacus = require("opacus.utils.uniform_sampler", caller="track", extra="torch")
-    sampler = getattr(data_loader, "batch_sampler", None)
-    if sampler is None:
-        raise InvalidInput(
-            "data_loader: has no batch sampler to read row numbers from; pass the loader that"
-            " Opacus' PrivacyEngine.make_private returned."
-        )
-    if not getattr(data_loader, "in_order", True):
-        raise InvalidInput("data_loader: in_order=False loses the order of batches; leave it out.")
-    if isinstance(sampler, opacus.DistributedUniformWithReplacementSampler):
-        raise InvalidInput("data_loader: distributed sampling is not tracked; use one process.")
-    rows, rate = len(data_loader.dataset), 1.0
-    if isinstance(sampler, opacus.UniformWithReplacementSampler):
-        if sampler.num_samples != rows:
-            raise InvalidInput(
-                f"data_loader: its sampler draws from {sampler.num_samples} rows where its dataset"
-                f" has {rows}; they must be of the same size."
-            )
-        rate = float(sampler.sample_rate)
-    elif not public_batches:
-        raise InvalidInput(
-            f"data_loader: its {type(sampler).__name__} is not Poisson sampling; use"
-            " make_private(..., poisson_sampling=True), or pass public_batches=True if batches are"
-            " public."
-        )
-    return SGDMechanism(
-        rows=rows,
-        noise_multiplier=float(optimizer.noise_multiplier),
-        clip=float(optimizer.max_grad_norm),
-        sampling_rate=1.0 if public_batches else rate,
-    )
-
-
-def _described(mechanism: SGDMechanism, public_batches: bool) -> str:
-    if not public_batches:
-        return mechanism.describe()
-    return (
-        f"DP-SGD, noise multiplier {mechanism.noise_multiplier:g}, clip {mechanism.clip:g}, public"
-        " batches"
-    )

@@ -26,7 +26,9 @@ from expost.errors import (
     SeededReleaseWarning,
 )
 from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript
+from expost.mechanisms.row_count import RowCount, Scaling
 from expost.notices import warn
+from expost.profiles.attackers import Attackers, attackers_of
 from expost.profiles.profile import Profile
 from expost.profiles.transcript import IndividualEpsilon, individual_epsilon, transcript_profile
 from expost.results import Displayed
@@ -43,6 +45,10 @@ Rows = tuple[torch.Tensor, torch.Tensor]
 
 SIMULATION = (
     "A simulation: the noise came from a seed, and anyone who knows the seed can remove it."
+)
+REMEDY = (
+    "The guarantee needs the number of rows to be public; else pass divisor=, chosen without the"
+    " data."
 )
 
 
@@ -66,6 +72,8 @@ class Training(Displayed):
         Whether the noise was scaled to one row's gradient: there is no guarantee.
     is_simulation : bool, default=False
         Whether the noise came from a seed.
+    is_divisor_computed : bool, default=False
+        Whether the divisor was computed from the number of rows.
     """
 
     module: torch.nn.Module
@@ -75,6 +83,7 @@ class Training(Displayed):
     every: int = 1
     is_local: bool = False
     is_simulation: bool = False
+    is_divisor_computed: bool = False
 
     audience = Audience.CURATOR_ONLY
 
@@ -132,8 +141,48 @@ class Training(Displayed):
             ids=ids,
             delta=delta,
             guaranteed=not self.is_local,
-            notices=(SIMULATION,) if self.is_simulation else (),
+            notices=(*self.notices, *((SIMULATION,) if self.is_simulation else ())),
+            hidden=self.guarantee,
         )
+
+    def attackers(self, *, delta: float = 1e-5) -> Attackers:
+        """Return what is guaranteed against each attacker.
+
+        Parameters
+        ----------
+        delta : float, default=1e-05
+            δ of every figure.
+
+        Returns
+        -------
+        Attackers
+            The attacker of an accountant's ε first.
+        """
+        return attackers_of(
+            self.transcript, delta=delta, hidden=self.guarantee, guaranteed=not self.is_local
+        )
+
+    @property
+    def scaling(self) -> Scaling:
+        """The divisor and the sampling rate, and whether they depend on the number of rows."""
+        rows, rate = self.mechanism.rows, self.mechanism.sampling_rate
+        computed = self.is_divisor_computed
+        return Scaling(
+            rows=rows,
+            dimension=sum(p.numel() for p in self.module.parameters() if p.requires_grad),
+            sampling_rate=rate,
+            divisor=self.divisor,
+            neighbour_divisor=(rows - 1) * rate if computed else None,
+            source="divisor=None, n times the sampling rate" if computed else "the caller",
+            remedy=REMEDY,
+            row_count=RowCount.UNKNOWN if computed else RowCount.FIXED,
+        )
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What to know about the divisor."""
+        notice = None if self.is_local else self.scaling.notice
+        return () if notice is None else (notice,)
 
     def individual_epsilon(self, delta: float) -> IndividualEpsilon:
         """Return each row's own ε(δ) and the worst case of the run (full batch only).
@@ -230,6 +279,8 @@ class Trainer:
         At which steps gradients of rows outside the batch are computed.
     local_row : int, optional
         The row whose gradient sets the noise (local sensitivity), or None: global.
+    is_divisor_computed : bool, default=False
+        Whether the divisor was computed from the number of rows.
     """
 
     module: torch.nn.Module
@@ -244,6 +295,7 @@ class Trainer:
     adversary: Adversary = Adversary.KNOWN_BATCHES
     every: int = 1
     local_row: int | None = None
+    is_divisor_computed: bool = False
 
     def run(self, draws: Draws, on_step: Callable[[Step], None] | None = None) -> Training:
         """Train once with these draws.
@@ -284,6 +336,7 @@ class Trainer:
             every=self.every,
             is_local=self.local_row is not None,
             is_simulation=isinstance(draws, SeededDraws),
+            is_divisor_computed=self.is_divisor_computed,
         )
 
 
@@ -497,6 +550,7 @@ def prepare(
         adversary=Adversary.parse(adversary),
         every=_checks.integer("every", every, least=1),
         local_row=_local_row(sensitivity, row, n),
+        is_divisor_computed=divisor is None,
     )
     _check_together(trainer)
     return trainer

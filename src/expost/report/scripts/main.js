@@ -11,6 +11,7 @@ function startDocument(kind, data) {
   const rows = data.search ? decodeRows(data.search) : null;
   const readout = startReadout(profile, rows, state);
   const search = rows ? startSearch(widget('search'), rows, state) : () => {};
+  if (data.form) startForm(widget('form'), data.form);
   if (!data.slider) return;
   const remember = (epsilon, values) => Object.assign(current, { epsilon, figures: values });
   const listeners = [remember, startMoving(figures), startCurve(profile), readout, search];

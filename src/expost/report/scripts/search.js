@@ -3,10 +3,10 @@
 const MOST_SHOWN = 50;
 
 // Arrays of numbers are base64 of little-endian bytes (report/rows.py).
-function numbersOf(text, read) {
+function numbersOf(text, read, size = 4) {
   const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
   const view = new DataView(bytes.buffer);
-  return Array.from({ length: bytes.length / 4 }, (_, index) => view[read](4 * index, true));
+  return Array.from({ length: bytes.length / size }, (_, index) => view[read](size * index, true));
 }
 
 // Rows in the order of their ranks, the most exposed first.

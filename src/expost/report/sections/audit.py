@@ -27,7 +27,8 @@ from expost.report.document import (
 from expost.report.figure import Axis, Figure, Line, Panel, Role, Rule
 from expost.report.sections.attacks import disparity_table, estimate_text, rate_text, with_values
 from expost.report.sections.audit_assessment import assessment_section
-from expost.report.sections.audit_overview import Attacked, terms
+from expost.report.sections.audit_overview import Attacked, fit_text, terms
+from expost.report.sections.audit_shift import shift_section
 from expost.report.sections.bounds import cell_down, cell_up
 from expost.types import FloatArray, IntArray
 
@@ -56,6 +57,7 @@ def audit_document(audit: Audit, *, next_steps: Sequence[Code] = ()) -> Document
     attacked = Attacked(audit=audit)
     sections = (
         _attacks(attacked),
+        shift_section(audit),
         _bounds(attacked),
         _rows(attacked),
         _exposures(attacked),
@@ -85,6 +87,7 @@ def audit_document(audit: Audit, *, next_steps: Sequence[Code] = ()) -> Document
 def _attacks(attacked: Attacked) -> Section:
     audit = attacked.audit
     blocks: list[Block] = [
+        *(() if audit.fit is None else (Text(text=f"The model: {fit_text(audit)}."),)),
         roc_figure(audit),
         with_values(
             table(

@@ -72,6 +72,11 @@ def _remains(attacked: Attacked) -> Iterator[str]:
         "The figures are of this one model and these rows, each with its"
         f" {share(audit.confidence)} confidence interval; another training gives other figures."
     )
+    if audit.is_confounded:
+        yield (
+            "Members and non-members differ without the model, so that the success of the attacks"
+            " on these rows is no evidence about the model."
+        )
     yield "A better attack, or an attacker who knows more, may find what these attacks missed."
     if audit.guarantee is None or audit.advantage_bound is None:
         yield "No guarantee bounds what such an attacker finds."

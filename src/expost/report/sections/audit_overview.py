@@ -7,6 +7,9 @@ attack are considered.
 NONE  no AUC is certain to exceed ½, no TPR at 1 % FPR to exceed 1 %, and no ε > 0 is proved.
 MUCH  an AUC is certain to exceed ¾, or a TPR at 1 % FPR to exceed 10 %.
 SOME  in between.
+
+Where members and non-members differ without the model, separation is no evidence: the leakage is
+UNKNOWN, unless a lower bound on ε is proved.
 """
 
 from collections.abc import Iterator
@@ -20,17 +23,24 @@ import numpy as np
 from expost.auditing.lower_bounds import LowerBound
 from expost.auditing.result import WARNING, Audit
 from expost.auditing.roc import Interval, auc, tpr_at
+from expost.auditing.shift import Shift
 from expost.numbers import count, fixed, number, percent, share, symbols
 from expost.report.document import Alert, Tile, Verdict, one_line
+from expost.report.sections.audit_shift import confounded_verdict, shift_alerts
 from expost.types import FloatArray
 
-__all__ = ["RISK_LEVEL", "Attacked", "Leakage", "terms"]
+__all__ = ["RISK_LEVEL", "Attacked", "Leakage", "fit_text", "terms"]
 
 # A member counts as a row at risk from this per-row AUC on.
 RISK_LEVEL = 0.8
 _MUCH_AUC, _MUCH_RATE = 0.75, 0.1
 # An AUC is a share of pairs: rounding of a level may not lose one of them.
 _ROUNDING = 1e-12
+_MISREAD = (
+    "It predicts the rows it was trained on no better than a constant does, or worse than other"
+    " rows. Check --classes and the order of columns, and that DATA holds the training rows. If"
+    " they are right, the model learned nothing from these rows."
+)
 
 
 class Leakage(Enum):
@@ -39,6 +49,7 @@ class Leakage(Enum):
     NONE = "none"
     SOME = "some"
     MUCH = "much"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +97,8 @@ class Attacked:
     def leakage(self) -> Leakage:
         """The leakage by separation, and by proved bounds on ε."""
         proved = any(bound.epsilon > 0 for bound in self.audit.bounds)
+        if self.audit.is_confounded:
+            return Leakage.SOME if proved else Leakage.UNKNOWN
         if self.separation is Leakage.NONE and proved:
             return Leakage.SOME
         return self.separation
@@ -157,6 +170,16 @@ class Attacked:
                 tone="bad",
                 priority=100,
             )
+        if audit.is_confounded:
+            return confounded_verdict(audit, self._held_nevertheless())
+        if self.leakage is Leakage.NONE and audit.is_misread:
+            return Verdict(
+                text="No conclusion: the attacks found no leakage, but the model may have been read"
+                f" wrongly ({fit_text(audit)}).",
+                more=_MISREAD,
+                tone="caution",
+                priority=40,
+            )
         if self.leakage is Leakage.NONE:
             return Verdict(
                 text="The attacks found no leakage. This is not a guarantee.",
@@ -175,9 +198,13 @@ class Attacked:
                 priority=40,
             )
         much = self.leakage is Leakage.MUCH
+        attack, area = one_line(audit.best), f"AUC {audit.figures[audit.best].auc.value:.3f}"
+        text = f"Attack {attack} separates members from non-members: {area}."
+        if audit.figures[self.sharpest].tpr_at_1_percent.value > 0.01:
+            some = "" if much else "some "
+            text = f"Attack {attack} identifies {some}members: {area}, {self._rate()}."
         return Verdict(
-            text=f"Attack {one_line(audit.best)} identifies {'' if much else 'some '}members:"
-            f" AUC {audit.figures[audit.best].auc.value:.3f}, {self._rate()}.",
+            text=text,
             more="Share the model only with people who may see its training rows, or train it with"
             " noise (`expost epsilon` recommends an ε) and audit it again."
             if much
@@ -185,6 +212,19 @@ class Attacked:
             tone="bad" if much else "caution",
             priority=40,
         )
+
+    def _held_nevertheless(self) -> str:
+        """Return what is shown although members and non-members differ; empty if nothing is."""
+        shown = []
+        if self.bound is not None and self.bound.epsilon > 0:
+            shown.append(_at_least(self.bound))
+        exceeding, by_chance = self.reaching(RISK_LEVEL), self.mirrored(RISK_LEVEL)
+        if exceeding > by_chance:
+            shown.append(
+                f"{count(exceeding)} members have a per-row AUC of {RISK_LEVEL} or more, about"
+                f" {count(by_chance)} by chance"
+            )
+        return "; ".join(shown)
 
     def guarantee_text(self) -> str:
         """Return the guarantee in words; it must be known."""
@@ -199,7 +239,7 @@ class Attacked:
     def tiles(self) -> Iterator[Tile]:
         """Yield the tiles."""
         figures = self.audit.figures
-        tone: Any = {Leakage.MUCH: "bad", Leakage.SOME: "caution"}.get(self.leakage, "plain")
+        tone: Any = {Leakage.NONE: "plain", Leakage.MUCH: "bad"}.get(self.leakage, "caution")
         best, rate = figures[self.audit.best].auc, figures[self.sharpest].tpr_at_1_percent
         yield Tile(
             label="Best attack",
@@ -221,8 +261,23 @@ class Attacked:
             ),
             tone=tone,
         )
-        yield self._bound_tile()
-        yield self._risk_tile()
+        # Four tiles are shown.
+        last = [self._bound_tile(), self._risk_tile()]
+        if self.audit.shift is not None and self.audit.is_confounded:
+            yield self._blind_tile(self.audit.shift)
+            last = last if self.bound is not None and self.bound.epsilon > 0 else last[::-1]
+        yield from last
+
+    def _blind_tile(self, shift: Shift) -> Tile:
+        return Tile(
+            label="Without the model",
+            value=f"AUC {shift.auc.value:.3f}",
+            lines=(
+                "a classifier of the rows alone",
+                "members and non-members differ",
+            ),
+            tone="bad",
+        )
 
     def _bound_tile(self) -> Tile:
         label, bound = "Proved lower bound on ε", self.bound
@@ -263,6 +318,13 @@ class Attacked:
             yield Alert(severity="problem", title="The guarantee is refuted.")
         else:
             yield from self._beyond_guarantee()
+        yield from shift_alerts(self.audit)
+        if self.audit.is_misread:
+            yield Alert(
+                severity="problem",
+                title=f"The model may have been read wrongly: {fit_text(self.audit)}.",
+                text=_MISREAD,
+            )
         for notice in self.audit.notices:
             yield Alert.of("review", notice)
         yield Alert(severity="note", title=WARNING)
@@ -297,7 +359,20 @@ class Attacked:
             "proved": None if bound is None else float(bound.epsilon),
             "delta": None if bound is None else float(bound.delta),
             "guarantee_refuted": audit.guarantee_refuted,
+            "confounded": audit.is_confounded,
         }
+
+
+def fit_text(audit: Audit) -> str:
+    """Return how well the model predicts its rows; it must be known."""
+    fit = audit.fit
+    assert fit is not None
+    shown = number if fit.measure == "R²" else percent
+    constant = "a constant" if fit.measure == "R²" else "the most frequent label"
+    return (
+        f"{fit.measure} {shown(fit.members)} on members and {shown(fit.non_members)} on"
+        f" non-members; {constant} reaches {shown(fit.baseline)} on members"
+    )
 
 
 def _ends(estimate: Interval, *, percent: bool = False) -> str:
@@ -322,6 +397,11 @@ def terms(*, rows: bool) -> tuple[tuple[str, str], ...]:
         "Of a reference model trained with the row and one trained without it, how often the first"
         " is more confident about the row. 0.5 is random guessing.",
     )
+    blind = (
+        "blind attack, AUC without the model",
+        "How well a classifier that sees the rows and labels, but not the model, separates members"
+        " from non-members. Above 0.5, the two differ in more than membership.",
+    )
     return (
         (
             "members, non-members",
@@ -343,6 +423,7 @@ def terms(*, rows: bool) -> tuple[tuple[str, str], ...]:
             "TPR − FPR at a threshold that was chosen on other rows. 0 is random guessing.",
         ),
         *((of_rows,) if rows else ()),
+        *((blind,) if rows else ()),
         (
             "lower bound on ε",
             "No mechanism with a smaller ε allows attacks this successful, except with the"

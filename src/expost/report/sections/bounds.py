@@ -1,8 +1,14 @@
 """Bounds as text, rounded in the safe direction."""
 
-from expost.numbers import figure, number
+from expost.numbers import figure, number, percent
+from expost.numbers import in_words as at_most
 
-__all__ = ["at_most", "cell_down", "cell_up", "up"]
+__all__ = ["at_most", "cell_down", "cell_up", "exception", "up"]
+
+
+def exception(probability: float) -> str:
+    """Return when a bound may fail: except with probability 0.0099 %; or "" if never."""
+    return f"except with probability {percent(probability, 'up')}" if probability > 0 else ""
 
 
 def up(value: float, digits: int = 3) -> str:
@@ -18,9 +24,3 @@ def cell_up(value: float) -> str:
 def cell_down(value: float) -> str:
     """Return a lower bound for a column of figures."""
     return figure(value, "down")
-
-
-def at_most(text: str) -> str:
-    """Return an upper bound in words: at most 73.2 %, or less than 100 % for "< 100 %"."""
-    below = text.removeprefix("< ")
-    return f"at most {text}" if below == text else f"less than {below}"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from expost.dossier.dossier import DISCLAIMER, Answered, Dossier
 from expost.dossier.items import Status
 from expost.notices import listed
-from expost.numbers import chance, count
+from expost.numbers import count, share, symbols
 from expost.report.document import (
     Alert,
     Block,
@@ -21,6 +21,7 @@ from expost.report.document import (
     one_line,
     table,
 )
+from expost.risk.attacks import RISKS
 from expost.types import Audience
 
 __all__ = ["dossier_document"]
@@ -81,7 +82,7 @@ def dossier_document(dossier: Dossier) -> Document:
         kind="dossier",
         title="Dossier of a trained model",
         audience=dossier.audience,
-        subtitle=(() if dossier.model is None else (one_line(dossier.model),)),
+        subtitle=(() if dossier.model is None else (symbols(one_line(dossier.model)),)),
         verdict=Verdict(
             text=f"{count(len(gaps))} of {count(applicable)} items are not done.",
             more=DISCLAIMER,
@@ -101,7 +102,10 @@ def dossier_document(dossier: Dossier) -> Document:
         alerts=tuple(_alerts(dossier)),
         sections=tuple(sections),
         glossary=_GLOSSARY,
-        facts={**dossier.scalars(), "baseline": dossier.baseline},
+        facts={
+            **dossier.scalars(),
+            **{f"baseline_{name}": value for name, value in dossier.baselines.items()},
+        },
     )
 
 
@@ -115,7 +119,7 @@ def _alerts(dossier: Dossier) -> Iterator[Alert]:
         severity="note",
         title="The bounds are of this model alone.",
         text="Re-identification, attribute inference and reconstruction are bounded for an attacker"
-        f" who succeeds with a chance of {chance(dossier.baseline)} without the model.",
+        f" who succeeds with these chances without the model: {_baselines(dossier)}.",
     )
     if dossier.audience is not Audience.CURATOR_ONLY:
         yield Alert(
@@ -124,6 +128,12 @@ def _alerts(dossier: Dossier) -> Iterator[Alert]:
             text="Figures of single rows and of attacks are in the dossier with --audience"
             " curator-only.",
         )
+
+
+def _baselines(dossier: Dossier) -> str:
+    return ", ".join(
+        f"{RISKS[name].label} {share(value)}" for name, value in dossier.baselines.items()
+    )
 
 
 def _overview(dossier: Dossier) -> Section:
@@ -168,12 +178,13 @@ def _items(answers: Iterable[Answered]) -> Iterator[Block]:
                 ("Status", status),
                 *([] if each.exempt else [("Answer", answer.text)]),
                 *figures,
+                *([] if each.exempt else [("Assumption", text) for text in answer.assumptions]),
                 ("Source", item.source.text),
                 ("Applies in this context", applies),
             )
         )
         if answer.command and not each.exempt:
-            yield Code(text=answer.command, purpose="The command that would do it:")
+            yield Code(text=answer.command, purpose="The command that would do it")
 
 
 def _results(dossier: Dossier) -> Section:

@@ -15,6 +15,7 @@ from expost.epsilon.choice import EpsilonChoice
 from expost.epsilon.recommend import Verdict as Decision
 from expost.epsilon.sweep import LawSweep
 from expost.epsilon.utility import Utility
+from expost.mechanisms.base import noise_title
 from expost.notices import listed
 from expost.numbers import (
     certainty,
@@ -30,7 +31,7 @@ from expost.numbers import (
 )
 from expost.report.compare import model_facts
 from expost.report.document import Alert, Tile, Tone, Verdict, one_line
-from expost.report.sections.bounds import at_most
+from expost.report.sections.bounds import at_most, exception
 from expost.types import Neighbouring
 
 __all__ = [
@@ -67,7 +68,7 @@ def subtitle(choice: EpsilonChoice) -> tuple[str, ...]:
     mechanism = choice.plan(choice.recommended or 1.0)
     return (
         one_line(mechanism.title),
-        f"{mechanism.noise} noise",
+        noise_title(mechanism.noise),
         f"{count(choice.sweep.rows)} rows",
         f"{count(mechanism.dimension)} coefficients",
     )
@@ -278,7 +279,7 @@ def _guarantee_tile(choice: EpsilonChoice) -> Tile:
     else:
         lines.append("nothing is guaranteed for one row")
     if passed > 0:
-        lines.append(f"except with probability {number(passed, 'up')}")
+        lines.append(exception(passed))
     return Tile(label="Guarantee", value=value, lines=tuple(lines))
 
 

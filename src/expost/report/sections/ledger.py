@@ -20,7 +20,7 @@ from expost.report.document import (
     one_line,
     table,
 )
-from expost.report.sections.bounds import at_most, up
+from expost.report.sections.bounds import at_most, exception, up
 from expost.report.sections.composition import composition_blocks
 from expost.types import Audience
 
@@ -95,7 +95,7 @@ def _verdict(listing: Listing) -> Verdict:
         f" {at_most(certainty(listing.loss))} certain whether a row was in the data"
     )
     if listing.delta > 0 and listing.loss < float("inf"):
-        more += f", except with probability {up(listing.delta)}"
+        more += f", {exception(listing.delta)}"
     spend = "The release spends" if len(listing.releases) == 1 else "Together the releases spend"
     return Verdict(
         text=f"{spend} ε = {up(epsilon)}{slip}; every further release adds to it.",

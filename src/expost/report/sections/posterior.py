@@ -34,7 +34,7 @@ from expost.report.document import (
     table,
 )
 from expost.report.figure import Axis, Figure, Line, Panel
-from expost.report.sections.bounds import at_most
+from expost.report.sections.bounds import at_most, exception
 from expost.types import Audience
 
 __all__ = ["posterior_document", "posterior_figure", "posterior_sections"]
@@ -54,8 +54,8 @@ def posterior_document(result: RowIdentifiability) -> Document:
         subtitle=(symbols(one_line(result.description)), f"prior {share(result.prior)}"),
         audience=Audience.CURATOR_ONLY,
         verdict=Verdict(
-            text=f"An attacker gets {at_most(certainty(prior + highest))} certain that any {unit}"
-            f" was in the data, from a prior of {share(result.prior)}.",
+            text=f"An {result.attacker} gets {at_most(certainty(prior + highest))} certain that any"
+            f" {unit} was in the data, from a prior of {share(result.prior)}.",
             more="If that is more than you accept, release at a smaller ε: `expost epsilon"
             " --max-posterior` recommends one.",
             tone="plain",
@@ -67,7 +67,7 @@ def posterior_document(result: RowIdentifiability) -> Document:
                 value=certainty(either) if result.prior == 0.5 else certainty(prior + highest),
                 lines=(
                     f"posterior of {unit} {printable(result.digest.most_certain.key)}:"
-                    f" {at_most(certainty(prior + highest))}",
+                    f" {at_most(certainty(prior + highest))}{_of(result)}",
                     f"prior {share(result.prior)}",
                 ),
                 people=min(100, math.ceil(100 * posterior_at(prior + highest) - 1e-9)),
@@ -88,17 +88,22 @@ def posterior_document(result: RowIdentifiability) -> Document:
     )
 
 
+def _of(result: RowIdentifiability) -> str:
+    """Return who a figure is about, where there are several kinds of attackers."""
+    return "" if result.attacker == "attacker" else f", of an {result.attacker}"
+
+
 def _guarantee_tile(result: RowIdentifiability, prior: float) -> Tile:
     worst = result.worst_case
     if result.losses.guarantee is None:
         return Tile(label="Guarantee", value="none", lines=("no ε is guaranteed",), tone="bad")
-    failure = number(worst.failure, "up")
+    unless = exception(worst.failure)
     return Tile(
         label="Guarantee",
         value=certainty(prior + float(result.losses.worst_case)),
         lines=(
-            f"largest posterior that it allows for any {result.unit}",
-            *((f"except with probability {failure}",) if worst.failure > 0 else ()),
+            f"largest posterior that it allows for any {result.unit}{_of(result)}",
+            *((unless,) if unless else ()),
         ),
     )
 
@@ -243,11 +248,7 @@ def _beside_guarantee(result: RowIdentifiability, *, sampled: bool) -> Iterator[
     if result.losses.guarantee is None:
         yield Text(text="Nothing is guaranteed, which allows everything.", small=True)
         return
-    unless = (
-        f" The posterior holds except with probability {number(worst.failure, 'up')}."
-        if worst.failure > 0
-        else ""
-    )
+    unless = f" The posterior holds {exception(worst.failure)}." if worst.failure > 0 else ""
     stated = symbols(one_line(worst.guarantee))
     yield Text(text=f"Guarantee: {stated}.{unless}", small=True)
 

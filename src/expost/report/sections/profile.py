@@ -37,8 +37,9 @@ from expost.report.document import (
 )
 from expost.report.figure import Axis, Figure, Line, Panel, Rule
 from expost.report.rows import MOST_ROWS, search_widget
+from expost.report.sections.attackers import attackers_section
 from expost.report.sections.bounds import at_most, cell_up
-from expost.report.sections.groups import groups_section
+from expost.report.sections.groups import groups_section, groups_table, named_groups
 from expost.report.sections.left_out import NOT_LEAKAGE, left_out_section, top_sentence
 from expost.report.sections.posterior import posterior_sections
 from expost.report.sections.profile_overview import Subject, rows_text
@@ -73,7 +74,9 @@ def profile_document(
         Commands to show as the next step.
     """
     subject = Subject.of(profile, release)
+    attackers = profile.attackers
     sections = [
+        None if attackers is None else attackers_section(attackers, subject.row_figures),
         _exposure(subject),
         left_out_section(profile),
         _slider(subject),
@@ -83,6 +86,7 @@ def profile_document(
         *_posterior_sections(profile),
         _utility(profile.fit, profile.forecast),
         _guarantee(subject),
+        _in_nats(subject, groups, explanation),
         _certificates(subject),
     ]
     return Document(
@@ -122,6 +126,8 @@ def _exposure(subject: Subject) -> Section:
         blocks.append(Text(text=NOT_LEAKAGE))
     else:
         known = "the rows of everyone else" if unit == "person" else "every other row"
+        if profile.attackers is not None:
+            known += f" (an {profile.attackers.noun})"
         blocks.append(
             Text(
                 text=f"The attacker knows {known} and starts undecided (50 %). {unit.capitalize()}s"
@@ -132,7 +138,7 @@ def _exposure(subject: Subject) -> Section:
         blocks.append(drawn)
     else:
         blocks.append(Text(text=f"No {unit} is exposed: every {profile.terms.measure} is 0."))
-    blocks.append(_quantiles(subject))
+    blocks.append(_quantiles(subject, in_nats=profile.is_noiseless))
     if profile.sizes is not None:
         median = int(np.quantile(profile.sizes, 0.5, method="inverted_cdf"))
         blocks.append(
@@ -179,6 +185,7 @@ def profile_figure(profile: Profile, *, unit: str = "row") -> Figure | None:
         panel = Panel(title=f"Distance of each {unit}", x=x, y=y, lines=tuple(lines))
         description = f"Distances of {count(len(profile))} {unit}s by rank."
         return Figure(key="profile", description=description, panels=(panel,))
+    qualifier = "" if profile.attackers is None else profile.attackers.qualifier
     lines = [Line(name="this model", x=ranks.tolist(), y=_certainties(scores))]
     if expected is not None:
         expected_line = Line(
@@ -205,7 +212,7 @@ def profile_figure(profile: Profile, *, unit: str = "row") -> Figure | None:
         f" {at_most(certainty(profile.quantile(0.5)))} for half of them.",
         panels=(
             Panel(
-                title="Attacker's certainty by rank",
+                title=f"Attacker's certainty by rank{qualifier}",
                 x=x,
                 y=y,
                 lines=tuple(lines),
@@ -236,7 +243,8 @@ def _certainties(scores: FloatArray) -> list[float]:
     return [posterior_at(float(score)) for score in scores]
 
 
-def _quantiles(subject: Subject) -> Table:
+def _quantiles(subject: Subject, *, in_nats: bool) -> Table:
+    """Return the scores of shares of the rows: in nats, or as certainties of an attacker."""
     profile = subject.profile
     # With few rows the outer quantiles are the largest one again.
     shares = [each for each in _SHARES if each == 1 or len(profile) * (1 - each) >= 1]
@@ -246,46 +254,95 @@ def _quantiles(subject: Subject) -> Table:
     expected: dict[float, float] = {}
     if order is not None:
         expected = dict(zip(shares, order.quantile(np.array(shares)).tolist(), strict=True))
-    measure = "distance, at most" if profile.is_noiseless else "exposure (nats), at most"
-    noisy = not profile.is_noiseless
+    titles = f"attacker's certainty, at most{subject.qualifier}", "expected certainty, at most"
+    if in_nats:
+        titles = "exposure (nats), at most", "expected exposure (nats), at most"
+    if profile.is_noiseless:
+        titles = "distance, at most", ""
+    # The certainty is concave in the exposure: that at its mean bounds the mean certainty.
+    text = cell_up if in_nats else certainty
     return table(
         shares,
         (f"share of the {subject.unit}s", lambda each: each, share),
-        ("attacker's certainty, at most", scores.get, certainty) if noisy else None,
-        (measure, scores.get, cell_up),
-        ("expected exposure (nats), at most", expected.get, cell_up) if noisy else None,
+        (titles[0], scores.get, text),
+        (titles[1], expected.get, text) if expected else None,
     )
 
 
 def _top(subject: Subject) -> Section:
-    """Return the most exposed rows: the columns of the row table are named here alone."""
+    """Return the most exposed rows, as a reader compares them."""
+    return Section(
+        id="most-exposed",
+        title=f"The most exposed {subject.unit}s",
+        blocks=(_top_table(subject, _open_columns(subject)),),
+        nav="Exposure",
+    )
+
+
+def _top_table(subject: Subject, columns: Sequence[Any]) -> Table:
     profile, unit = subject.profile, subject.unit
     key = "id" if profile.keyed else profile.unit
-    rows = list(enumerate(profile.most(_TOP_ROWS).to_pylist(), start=1))
-    noisy = not profile.is_noiseless
     caption = f"{unit.capitalize()}s are counted from 0, in the order of the table."
     if profile.keyed:
         caption = f"{unit.capitalize()}s by their id."
-    listed = table(
-        rows,
+    return table(
+        list(enumerate(profile.most(_TOP_ROWS).to_pylist(), start=1)),
         ("rank", lambda row: row[0], count),
         (unit, lambda row: printable(row[1][key]), str),
         ("rows", lambda row: row[1]["rows"], count) if profile.sizes is not None else None,
-        ("attacker's certainty", lambda row: abs(row[1]["loss"]), _posterior) if noisy else None,
-        ("evidence of", lambda row: _direction(row[1]["loss"]), str) if noisy else None,
-        ("exposure (nats)", lambda row: abs(row[1]["loss"]), figure) if noisy else None,
-        ("certified to ±", lambda row: _half_width(row[1]), cell_up) if noisy else None,
-        ("expected exposure (nats)", lambda row: row[1].get("expected"), figure) if noisy else None,
-        None if noisy else ("distance", lambda row: row[1]["distance"], figure),
-        *(() if profile.left_out is None else _LEFT_OUT_COLUMNS),
+        *columns,
         caption=caption,
         label=1,
     )
+
+
+# The columns of the row table are named here alone.
+def _open_columns(subject: Subject) -> tuple[Any, ...]:
+    if subject.profile.is_noiseless:
+        left_out = () if subject.profile.left_out is None else _LEFT_OUT_COLUMNS
+        return (_DISTANCE, *left_out)
+    title = f"attacker's certainty{subject.qualifier}"
+    return (
+        (title, lambda row: abs(row[1]["loss"]), _posterior),
+        ("evidence of", lambda row: _direction(row[1]["loss"]), str),
+        ("expected over releases", lambda row: row[1].get("expected"), _posterior),
+    )
+
+
+_DISTANCE: Any = ("distance", lambda row: row[1]["distance"], figure)
+# Those of a model without noise, after the distance.
+_LEFT_OUT_COLUMNS: tuple[Any, ...] = (
+    ("prediction", lambda row: row[1]["prediction"], figure),
+    ("without the row", lambda row: row[1]["prediction_without"], figure),
+)
+_DISTANCE_COLUMNS: tuple[Any, ...] = (
+    _DISTANCE,
+    ("certified to ±", lambda row: row[1]["distance_error"], cell_up),
+)
+_NATS_COLUMNS: tuple[Any, ...] = (
+    ("exposure (nats)", lambda row: abs(row[1]["loss"]), figure),
+    ("certified to ±", lambda row: _half_width(row[1]), cell_up),
+    ("expected exposure (nats)", lambda row: row[1].get("expected"), figure),
+)
+
+
+def _in_nats(
+    subject: Subject, groups: Sequence[Grouping], explanation: Explanation | None
+) -> Section | None:
+    """Return the exposures behind the certainties of the page."""
+    if subject.profile.is_noiseless:
+        return None
     return Section(
-        id="most-exposed",
-        title=f"The most exposed {unit}s",
-        blocks=(listed,),
-        nav="Exposure",
+        id="nats",
+        title="Exposures in nats",
+        blocks=(
+            _quantiles(subject, in_nats=True),
+            _top_table(subject, _NATS_COLUMNS),
+            *(
+                groups_table(each, heading, "exposure")
+                for heading, each in named_groups(groups, explanation)
+            ),
+        ),
     )
 
 
@@ -295,8 +352,9 @@ def _reach(profile: Profile, share: float) -> float:
     return profile.quantile(share) if reach is None else float(reach.quantile(np.array([share]))[0])
 
 
-def _influence_certificates(profile: Profile) -> Section:
+def _influence_certificates(subject: Subject) -> Section:
     """Return what is certified of a model without noise."""
+    profile = subject.profile
     texts = [top_sentence(profile.top), "The interval of every other shift follows from one step."]
     if profile.model_distance is not None:
         texts.append(
@@ -306,16 +364,11 @@ def _influence_certificates(profile: Profile) -> Section:
     return Section(
         id="certificates",
         title="Certificates",
-        blocks=tuple(Text(text=text) for text in texts),
+        blocks=(
+            *(Text(text=text) for text in texts),
+            _top_table(subject, _DISTANCE_COLUMNS),
+        ),
     )
-
-
-# The columns of the row table of a model without noise, after the distance.
-_LEFT_OUT_COLUMNS: tuple[Any, ...] = (
-    ("certified to ±", lambda row: row[1]["distance_error"], cell_up),
-    ("prediction", lambda row: row[1]["prediction"], figure),
-    ("without the row", lambda row: row[1]["prediction_without"], figure),
-)
 
 
 def _half_width(row: dict[str, Any]) -> float:
@@ -421,7 +474,7 @@ def _certificates(subject: Subject) -> Section | None:
     profile, unit = subject.profile, subject.unit
     digest = profile.digest
     if profile.is_noiseless:
-        return None if profile.left_out is None else _influence_certificates(profile)
+        return None if profile.left_out is None else _influence_certificates(subject)
     except_for = f", except {count(digest.unproved)} {unit}s" if digest.unproved else ""
     return Section(
         id="certificates",

@@ -25,9 +25,10 @@ from expost.profiles.profile import Profile
 from expost.profiles.verb import SEEDED
 from expost.release import Release
 from expost.report.compare import model_facts
-from expost.report.document import Alert, Tile, Verdict, one_line
+from expost.report.document import Alert, Tile, Tone, Verdict, one_line
 from expost.report.rows import MOST_ROWS
-from expost.report.sections.bounds import at_most
+from expost.report.sections.attackers import RowFigures, guarantee_tile, rows_tile
+from expost.report.sections.bounds import at_most, exception
 from expost.report.sections.left_out import left_out_tile, top_sentence
 from expost.types import Audience, Neighbouring
 
@@ -133,11 +134,12 @@ class Subject:
             )
         limit = share(POSTERIOR)
         if self.past:
+            attacker = "attacker" if profile.attackers is None else profile.attackers.noun
             exceed = f"{count(self.past)} {unit}{' exceeds' if self.past == 1 else 's exceed'}"
             return Verdict(
-                text=f"{exceed} the limit: an attacker can be more than {limit} certain about"
+                text=f"{exceed} the limit: an {attacker} can be more than {limit} certain about"
                 f" {'it' if self.past == 1 else 'each of them'}.",
-                more="Release at a smaller ε: `expost epsilon` recommends one.",
+                more=self._past_limit(),
                 tone="caution",
                 priority=50,
             )
@@ -160,6 +162,37 @@ class Subject:
             more="The model can be shared if its guarantee is acceptable to you.",
             tone="good",
             priority=50,
+        )
+
+    def _past_limit(self) -> str:
+        """Return what to do about rows past the limit, and what is guaranteed otherwise."""
+        attackers = self.profile.attackers
+        if attackers is None:
+            return "Release at a smaller ε: `expost epsilon` recommends one."
+        train = "Train with more noise or fewer steps if that is too much."
+        first = attackers.first
+        if not attackers.rows_differ or first.epsilon is None or first.loss is None:
+            return train
+        return (
+            f"ε = {number(first.epsilon, 'up')} (δ = {number(attackers.delta, 'up')}) is about an"
+            f" {attackers.accounted}, who is {at_most(certainty(first.loss))} certain about"
+            f" {self._anyone()}. {train}"
+        )
+
+    @property
+    def qualifier(self) -> str:
+        """What the attacker sees, for titles, where that must be said."""
+        return "" if self.profile.attackers is None else self.profile.attackers.qualifier
+
+    @property
+    def row_figures(self) -> RowFigures:
+        """The figures of rows that stand next to the guarantees of a training."""
+        return RowFigures(
+            unit=self.unit,
+            key=self.largest_key,
+            largest=float(self.profile.digest.scores.largest),
+            half=self.profile.quantile(0.5),
+            outer=self.profile.digest.outer,
         )
 
     def _exposed(self) -> str:
@@ -198,25 +231,34 @@ class Subject:
                 tone="bad",
             )
             return
-        outer = profile.digest.outer
+        yield self._rows_tile()
         yield Tile(
+            label=f"{self.unit.capitalize()}s above the limit",
+            value=count(self.past),
+            lines=(
+                f"of {count(len(profile))} exceed {share(POSTERIOR)}{self.qualifier}",
+                f"half of the {self.unit}s: {at_most(certainty(profile.quantile(0.5)))}",
+            ),
+            tone="good" if self.past == 0 else "caution",
+        )
+
+    def _rows_tile(self) -> Tile:
+        """Return the most exposed row."""
+        attackers, rows = self.profile.attackers, self.row_figures
+        outer = rows.outer if attackers is None else rows.largest
+        tone: Tone = "plain" if self.past == 0 else "caution"
+        people = min(100, math.ceil(100 * posterior_at(outer) - 1e-9))
+        if attackers is not None:
+            return rows_tile(attackers, rows, tone=tone, people=people)
+        return Tile(
             label=f"Most exposed {self.unit}",
             value=certainty(outer),
             lines=(
                 f"attacker's certainty about {self.unit} {self.largest_key}",
                 "50 % is guessing",
             ),
-            tone="plain" if self.past == 0 else "caution",
-            people=min(100, math.ceil(100 * posterior_at(outer) - 1e-9)),
-        )
-        yield Tile(
-            label=f"{self.unit.capitalize()}s above the limit",
-            value=count(self.past),
-            lines=(
-                f"of {count(len(profile))} exceed {share(POSTERIOR)}",
-                f"half of the {self.unit}s: {at_most(certainty(profile.quantile(0.5)))}",
-            ),
-            tone="good" if self.past == 0 else "caution",
+            tone=tone,
+            people=people,
         )
 
     def _shift_tile(self) -> Tile:
@@ -242,8 +284,10 @@ class Subject:
         worst, passed = profile.worst_case, profile.terms.worst_case_passed
         if profile.is_noiseless or not worst < math.inf:
             return Tile(label="Guarantee", value="none", lines=("no ε is guaranteed",), tone="bad")
+        if profile.attackers is not None:
+            return guarantee_tile(profile.attackers, anyone=self._anyone())
         allowed = f"attacker {at_most(certainty(worst))} certain about {self._anyone()}"
-        unless = f"except with probability {number(passed, 'up')}" if passed > 0 else ""
+        unless = exception(passed)
         if self.epsilon is None:
             value = f"{number(worst, 'up')} nats"
             return Tile(label="Guarantee", value=value, lines=_given(allowed, unless))

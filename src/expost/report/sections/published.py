@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from expost.groups.columns import printable
+from expost.mechanisms.base import noise_title
 from expost.mechanisms.statement import relation_text, statements
 from expost.notices import listed
 from expost.numbers import certainty, count, for_persons, symbols
@@ -31,6 +32,13 @@ from expost.report.document import (
 )
 from expost.report.sections.bounds import at_most, up
 from expost.report.sections.published_figure import bounds_figure, largest_bound
+from expost.report.sections.published_form import (
+    CERTAINTY,
+    EXPOSURE,
+    certainty_sentence,
+    form_section,
+    verdict_remarks,
+)
 from expost.types import Audience
 
 __all__ = ["answer_document", "lookup_command", "published_document"]
@@ -87,20 +95,21 @@ def published_document(
     epsilon, delta = report.spending.model
     command = Code(
         text=lookup_command(report, file),
-        purpose="Look up your own row (put your values where the dots are; nothing is sent)",
+        purpose="Look up your row at the command line (your values for the dots; nothing is sent)",
     )
     sections = [
         *([_answers(report, answers)] if answers else []),
-        _look_up(report, command),
+        _look_up(report, command) if answers else form_section(report, command),
         _guarantee(report),
         _statements(report),
+        _examples(report),
         *([_constants(report)] if report.conditions else []),
     ]
     return Document(
         kind="published",
         title=_title(report, answers),
         subtitle=(
-            one_line(f"{mechanism.title}, {mechanism.noise.capitalize()} noise"),
+            one_line(f"{mechanism.title}, {noise_title(mechanism.noise)}"),
             f"{count(mechanism.rows)} rows",
             f"{count(mechanism.dimension)} coefficients",
         ),
@@ -170,10 +179,9 @@ def _title(report: PublishedReport, answers: Sequence[Answer]) -> str:
 def _verdict(report: PublishedReport, answers: Sequence[Answer]) -> Verdict:
     spent = _spent(report)
     if answers:
-        fails = up(max(answer.everything_fails_with for answer in answers))
         return Verdict(
             text=_certainty_sentence(answers, yours=True),
-            more=f"Random guessing is 50 %. The bound fails with probability at most {fails}.",
+            more=verdict_remarks(report, len(answers)),
             priority=30,
         )
     if report.release.mechanism.forecast.is_useless:
@@ -215,11 +223,10 @@ def _verdict(report: PublishedReport, answers: Sequence[Answer]) -> Verdict:
 
 def _certainty_sentence(answers: Sequence[Answer], *, yours: bool = False) -> str:
     worst = max(answers, key=lambda answer: answer.everything)
-    row = "your row" if yours else "this row"
-    label = ", for every label" if len(answers) > 1 else ""
-    return (
-        f"An attacker who knows every other row is {at_most(certainty(worst.everything))} certain"
-        f" whether {row} was in the data{label}."
+    return certainty_sentence(
+        at_most(certainty(worst.everything)),
+        row="your row" if yours else "this row",
+        several=len(answers) > 1,
     )
 
 
@@ -326,7 +333,10 @@ def _answers(report: PublishedReport, answers: Sequence[Answer]) -> Section:
             " was, and not for rows that are picked or made up after looking at the model."
         )
     if len(answers) > 1:
-        remarks.append("One of these labels is yours; the largest bound holds for any of them.")
+        remarks.append(
+            "One of these labels is yours. The bounds of all labels hold together, so that the"
+            " largest bound holds for any of them."
+        )
     if report.budget is not None:
         remarks.append(
             "The gradient and the Hessian of the report cost you this ε at"
@@ -350,14 +360,10 @@ def _bounds_table(answers: Sequence[Answer], *, is_named: bool) -> Table:
     return table(
         answers,
         ("label", lambda answer: printable(answer.label), str) if is_named else None,
-        ("certainty, model alone, at most", lambda answer: answer.exposure, certainty),
-        ("certainty, model and report, at most", lambda answer: answer.everything, certainty)
-        if spends
-        else None,
-        ("exposure at most (nats)", lambda answer: answer.exposure, up),
-        ("exposure, model and report (nats)", lambda answer: answer.everything, up)
-        if spends
-        else None,
+        (CERTAINTY[0], lambda answer: answer.exposure, certainty),
+        (CERTAINTY[1], lambda answer: answer.everything, certainty) if spends else None,
+        (EXPOSURE[0], lambda answer: answer.exposure, up),
+        (EXPOSURE[1], lambda answer: answer.everything, up) if spends else None,
         ("ε of the gradient", lambda answer: answer.epsilon_gradient, up) if spends else None,
         ("ε of the Hessian", lambda answer: answer.epsilon_hessian, up) if spends else None,
         ("fails with probability", lambda answer: answer.fails_with, up),
@@ -368,24 +374,25 @@ def _bounds_table(answers: Sequence[Answer], *, is_named: bool) -> Table:
 
 
 def _look_up(report: PublishedReport, command: Code) -> Section:
-    names, classes = report.form.names, report.release.classes
-    shown = ", ".join(printable(name) for name in names[:_NAMED])
-    more = f" and {count(len(names) - _NAMED)} more" if len(names) > _NAMED else ""
-    label = "The label is a number."
-    if classes is not None:
-        labels = " or ".join(printable(label) for label in classes.tolist())
-        label = f"The label is {labels}; without --label the bound of each label is printed."
+    """Return how to look up another row, next to an answer."""
     file = report.audience.file_name("report", "json")
     return Section(
         id="look-up",
-        title="Look up your own row",
+        title="Look up a row",
         nav="Find a row",
         blocks=(
             Text(text=f"Download {file}. The command reads it and your values, and sends nothing."),
             command,
-            Text(text=f"Columns: {shown}{more}. {label}", small=True),
-            bounds_figure(report),
         ),
+    )
+
+
+def _examples(report: PublishedReport) -> Section:
+    return Section(
+        id="published-examples",
+        title="Bounds of example rows",
+        nav="Guarantee",
+        blocks=(bounds_figure(report),),
     )
 
 
@@ -396,7 +403,7 @@ def _guarantee(report: PublishedReport) -> Section:
         ("release", lambda cost: cost.name, str),
         ("ε", lambda cost: cost.epsilon, up),
         ("δ", lambda cost: cost.delta, up),
-        ("", lambda cost: cost.remark, str),
+        ("remark", lambda cost: cost.remark, str),
         caption="What was spent",
     )
     forecast = tuple(symbols(line[0].upper() + line[1:]) for line in mechanism.forecast.lines())

@@ -84,6 +84,8 @@ def risk_document(identifiability: Identifiability) -> Document:
             "releases": identifiability.releases,
             "prior": identifiability.prior,
             "is_goal": identifiability.is_goal,
+            # Without it a gate does not take the guarantee for that of a model.
+            "model": identifiability.model,
         },
     )
 

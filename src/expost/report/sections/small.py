@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from expost.mechanisms.base import noise_title
 from expost.noise.coverage import Coverage
 from expost.numbers import count, figure, for_persons, number, percent, share, symbols
 from expost.release import Release
@@ -103,7 +104,7 @@ def release_document(release: Release) -> Document:
         f"Released model: {one_line(mechanism.title)}",
         blocks,
         subtitle=(
-            f"{mechanism.noise} noise",
+            noise_title(mechanism.noise),
             f"{count(mechanism.rows)} rows",
             f"regularization {number(mechanism.regularization)}",
         ),

@@ -12,8 +12,11 @@ import numpy as np
 
 from expost import _checks
 from expost.errors import InvalidInput
+from expost.groups.columns import printable
 from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript
-from expost.numbers import certainty, count, nats, number
+from expost.mechanisms.row_count import Scaling
+from expost.numbers import certainty, count, number
+from expost.profiles.attackers import Attackers, attackers_of
 from expost.profiles.transcript import LAST_MODEL, NO_GUARANTEE, individual_epsilon
 from expost.report.document import (
     Alert,
@@ -28,6 +31,13 @@ from expost.report.document import (
     table,
 )
 from expost.report.figure import Axis, Figure, Line, Panel, Role
+from expost.report.sections.attackers import (
+    RowFigures,
+    above,
+    attackers_section,
+    guarantee_tile,
+    rows_tile,
+)
 from expost.report.sections.bounds import cell_up, up
 from expost.report.sections.ranks import certainties
 from expost.risk import Guarantee
@@ -64,7 +74,7 @@ def training_document(run: Any, *, delta: float = _DELTA) -> Document:
     )
     document = Document(
         kind="training",
-        title=f"Training of {_steps(transcript.steps)} on {count(mechanism.rows)} rows",
+        title=f"Training of {_steps(transcript.steps)} on {_units(run, mechanism.rows)}",
         subtitle=(one_line(getattr(run, "description", mechanism.describe())),),
         audience=Audience.CURATOR_ONLY,
         alerts=tuple(_alerts(run)),
@@ -74,12 +84,16 @@ def training_document(run: Any, *, delta: float = _DELTA) -> Document:
     if not transcript.steps:
         return replace(document, verdict=Verdict(text="No step was made yet.", priority=35))
     delta = _checks.probability("delta", delta)
-    budget = _Budget.of(run, transcript, delta)
+    budget, rows = _Budget.of(run, transcript, delta), _row_figures(run, transcript)
     return replace(
         document,
-        verdict=_verdict(transcript, budget),
-        tiles=tuple(_tiles(transcript, budget)),
-        sections=(*_sections(transcript, budget), details),
+        verdict=_verdict(transcript, rows, budget),
+        tiles=tuple(_tiles(rows, budget)),
+        sections=(
+            attackers_section(budget.attackers, rows),
+            *_sections(transcript, budget),
+            details,
+        ),
         facts={**document.facts, "epsilon": budget.epsilon, "delta": delta},
     )
 
@@ -90,19 +104,13 @@ class _Budget:
 
     Parameters
     ----------
-    hidden : Guarantee | None
-        The guarantee against an attacker who does not know the batches, or None.
-    epsilon : float | None
-        Its ε; ``known_epsilon`` that against an attacker who knows the batches, where it is another
-        one.
+    attackers : Attackers
+        The guarantees against each attacker.
     individual : FloatArray | None
         The rows' own ε (n,), where the lengths of all gradients are known.
     """
 
-    delta: float
-    hidden: Guarantee | None
-    epsilon: float | None
-    known_epsilon: float | None
+    attackers: Attackers
     individual: FloatArray | None
     is_filtered: bool
 
@@ -110,21 +118,37 @@ class _Budget:
     def of(cls, run: Any, transcript: Transcript, delta: float) -> "_Budget":
         mechanism = transcript.mechanism
         has_guarantee = not getattr(run, "is_local", False)
-        hidden = _hidden(run, transcript) if has_guarantee else None
-        knows = transcript.adversary is Adversary.KNOWN_BATCHES and mechanism.sampling_rate < 1
-        known = transcript.guarantee().epsilon(delta) if has_guarantee and knows else None
         own = None
         full_batch = mechanism.sampling_rate == 1 and mechanism.relation is Neighbouring.REMOVE
         if has_guarantee and full_batch:
             own = individual_epsilon(transcript, delta).epsilon
+        describe = getattr(run, "attackers", None)
+        if callable(describe):
+            attackers = describe(delta=delta)
+        else:
+            hidden = _hidden(run, transcript) if has_guarantee else None
+            attackers = attackers_of(
+                transcript, delta=delta, hidden=hidden, guaranteed=has_guarantee
+            )
         return cls(
-            delta=delta,
-            hidden=hidden,
-            epsilon=None if hidden is None else hidden.epsilon(delta),
-            known_epsilon=known,
-            individual=own,
-            is_filtered=mechanism.norm_budget is not None,
+            attackers=attackers, individual=own, is_filtered=mechanism.norm_budget is not None
         )
+
+    @property
+    def delta(self) -> float:
+        """The δ of every figure."""
+        return self.attackers.delta
+
+    @property
+    def epsilon(self) -> float | None:
+        """The ε against an attacker who does not know the batches."""
+        return self.attackers.first.epsilon
+
+    @property
+    def known_epsilon(self) -> float | None:
+        """The ε against an attacker who knows the batches, where it is another one."""
+        second = self.attackers.second
+        return None if second is None else second.epsilon
 
 
 def _hidden(run: Any, transcript: Transcript) -> Guarantee | None:
@@ -141,15 +165,26 @@ def _hidden(run: Any, transcript: Transcript) -> Guarantee | None:
 # -- overview --------------------------------------------------------------------------------------
 
 
+def _units(run: Any, entries: int) -> str:
+    persons = getattr(run, "persons", None)
+    if persons is None:
+        return f"{count(entries)} rows"
+    return f"{count(entries)} persons with {count(len(persons.owner))} rows"
+
+
 def _steps(total: int) -> str:
     return f"{count(total)} step{'' if total == 1 else 's'}"
 
 
-def _verdict(transcript: Transcript, budget: _Budget) -> Verdict:
-    worst = float(np.max(np.abs(transcript.loss)))
+def _verdict(transcript: Transcript, rows: RowFigures, budget: _Budget) -> Verdict:
+    attackers = budget.attackers
+    why = above(attackers.first, rows)
+    if attackers.rows_differ:
+        why = ": another attacker than that of ε"
+    reach = f" ({rows.reach})" if rows.reach else ""
     exposed = (
-        f"An attacker who sees every step and knows every other row is {certainty(worst)} certain"
-        " about the most exposed row."
+        f"An {attackers.noun} is {certainty(rows.largest)} certain{reach} about the most exposed"
+        f" {rows.unit}{why}."
     )
     if budget.epsilon is None and budget.known_epsilon is None:
         return Verdict(
@@ -160,6 +195,8 @@ def _verdict(transcript: Transcript, budget: _Budget) -> Verdict:
 
 def _guaranteed(transcript: Transcript, budget: _Budget) -> str:
     steps, slip = _steps(transcript.steps), f"(δ = {up(budget.delta)})"
+    if budget.attackers.untracked:
+        steps += f" that were tracked, without {count(budget.attackers.untracked)} others,"
     if budget.known_epsilon is None:
         assert budget.epsilon is not None
         return f"The training of {steps} guarantees ε = {up(budget.epsilon)} {slip}."
@@ -175,21 +212,23 @@ def _guaranteed(transcript: Transcript, budget: _Budget) -> str:
     )
 
 
-def _tiles(transcript: Transcript, budget: _Budget) -> Iterator[Tile]:
-    least = [value for value in (budget.epsilon, budget.known_epsilon) if value is not None]
-    if least:
-        yield Tile(
-            label="Guarantee", value=f"ε = {up(least[0])}", lines=(f"δ = {up(budget.delta)}",)
-        )
-    else:
-        yield Tile(label="Guarantee", value="None", tone="bad")
-    row = int(np.argmax(np.abs(transcript.loss)))
-    exposure = abs(float(transcript.loss[row]))
-    yield Tile(
-        label="Most exposed row",
-        value=certainty(exposure),
-        lines=(f"row {count(row)}", f"{nats(up(exposure))}, every step seen"),
+def _row_figures(run: Any, transcript: Transcript) -> RowFigures:
+    exposure = np.abs(transcript.loss)
+    row = int(np.argmax(exposure))
+    persons = getattr(run, "persons", None)
+    low, high = transcript.interval()
+    return RowFigures(
+        unit="row" if persons is None else "person",
+        key=count(row) if persons is None else printable(persons.keys[row]),
+        largest=float(exposure[row]),
+        half=float(np.quantile(exposure, 0.5, method="inverted_cdf")),
+        outer=float(np.max(np.maximum(np.abs(low), np.abs(high)))),
     )
+
+
+def _tiles(rows: RowFigures, budget: _Budget) -> Iterator[Tile]:
+    yield guarantee_tile(budget.attackers, anyone=f"any {rows.unit}")
+    yield rows_tile(budget.attackers, rows)
 
 
 def _alerts(run: Any) -> Iterator[Alert]:
@@ -211,6 +250,9 @@ def _facts(run: Any) -> Iterator[tuple[str, str]]:
     yield "standard deviation of the noise", number(mechanism.noise_scale)
     yield "clipping norm (C)", number(mechanism.clip)
     yield "batches", _batches(mechanism, transcript.adversary)
+    scaling = getattr(run, "scaling", None)
+    if isinstance(scaling, Scaling):
+        yield from scaling.facts()
     if mechanism.norm_budget is not None:
         limit = number(mechanism.norm_budget)
         yield "filter", f"a row is left out before its gradients reach a total of {limit}"
@@ -293,7 +335,7 @@ def epochs_figure(transcript: Transcript) -> Figure:
         ),
         panels=(
             Panel(
-                title="Attacker's certainty by epoch, every step seen",
+                title=f"Attacker's certainty by epoch{_qualifier(transcript)}",
                 x=Axis(label="epoch", low=float(epochs[0]), high=float(epochs[-1]), format="count"),
                 y=Axis(
                     label="attacker's certainty",
@@ -305,6 +347,13 @@ def epochs_figure(transcript: Transcript) -> Figure:
             ),
         ),
     )
+
+
+def _qualifier(transcript: Transcript) -> str:
+    if transcript.mechanism.sampling_rate == 1:
+        return ", every step seen"
+    knows = transcript.adversary is Adversary.KNOWN_BATCHES
+    return f", batches {'known' if knows else 'hidden'}"
 
 
 def _epochs_table(transcript: Transcript) -> Table:
@@ -319,13 +368,13 @@ def _epochs_table(transcript: Transcript) -> Table:
         ("epoch", lambda line: line[0], count),
         *(column(name, index) for index, (name, _) in enumerate(_QUANTILES, 1)),
         column("row most exposed in the end", 4),
-        caption="Exposure in nats",
+        caption=f"Exposure in nats{_qualifier(transcript)}",
     )
 
 
 def _spent(transcript: Transcript, budget: _Budget) -> Iterator[tuple[int, float]]:
     """Yield ε after some of the steps, where all have the same noise and there is no filter."""
-    mechanism, hidden = transcript.mechanism, budget.hidden
+    mechanism, hidden = transcript.mechanism, budget.attackers.hidden
     if not isinstance(hidden, DPSGD) or mechanism.norm_budget is not None or transcript.steps < 2:
         return
     multiplier = mechanism.noise_scale / mechanism.clip
