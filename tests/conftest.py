@@ -1,8 +1,12 @@
 """What the tests of the program share."""
 
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from expost.cli.main import main
@@ -45,6 +49,37 @@ def pytest_collection_modifyitems(items):
         quick = any(part in f"{path} {item.name}" for part in QUICK)
         if path.startswith(FULL) and not quick:
             item.add_marker("full")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Draw the noise of real releases from a seed of the test's name: a run can be repeated."""
+    with _noise_of(item.nodeid):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef, request):
+    """Draw the noise of a shared fixture from its own name, whichever test needs it first."""
+    if fixturedef.scope == "function":
+        return (yield)
+    with _noise_of(f"{fixturedef.baseid} {fixturedef.argname} {request.param_index}"):
+        return (yield)
+
+
+@contextmanager
+def _noise_of(name: str) -> Iterator[None]:
+    """Replace the operating system's bytes, in this process, by those of a seeded generator.
+
+    Another ``EXPOST_TEST_NOISE`` draws other noise: a test that fails then depends on chance.
+    """
+    name = os.environ.get("EXPOST_TEST_NOISE", "") + name
+    kept = os.urandom
+    os.urandom = np.random.default_rng(list(name.encode())).bytes
+    try:
+        yield
+    finally:
+        os.urandom = kept
 
 
 @pytest.fixture
