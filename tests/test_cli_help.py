@@ -13,7 +13,10 @@ from typer.main import get_command
 from expost.auditing.attacks import ATTACKS
 from expost.cli.app import app
 from expost.estimators import ESTIMATORS
-from expost.jobs import requests
+from expost.jobs.requests.base import RELATIONS
+from expost.jobs.requests.models import LOSSES, NOISES
+from expost.jobs.requests.models import MECHANISMS as NAMES
+from expost.jobs.requests.releases import KINDS as COMPLETED_KINDS
 from expost.mechanisms import MECHANISMS
 from expost.profiles import identifiability
 from expost.publishing.publish import KINDS
@@ -186,20 +189,20 @@ def test_completion_imports_nothing_heavy():
 
 
 def test_the_names_that_are_completed_are_those_that_are_taken(completed):
-    assert set(requests.LOSSES) == set(ESTIMATORS)
-    assert set(requests.NOISES) - {"auto"} == {
+    assert set(LOSSES) == set(ESTIMATORS)
+    assert set(NOISES) - {"auto"} == {
         noise for kind in MECHANISMS.values() for noise in kind.noises
     }
-    assert set(requests.KINDS) == set(KINDS)
+    assert set(COMPLETED_KINDS) == set(KINDS)
     assert completed("expost audit --attack ").split() == list(ATTACKS)
 
 
 def test_every_name_that_is_completed_is_taken(program, tmp_path):
     asked = ("profile", "no.csv", "--target", "a", "--out", tmp_path, "--mechanism")
-    for name in requests.MECHANISMS:
+    for name in NAMES:
         assert "mechanism=" not in program(*asked, name).message
     training = ("--noise-multiplier", "2", "--sampling-rate", "1", "--delta", "1e-5")
-    for name in requests.RELATIONS:
+    for name in RELATIONS:
         assert program("risk", *training, "--relation", name).code == 0
 
 

@@ -19,7 +19,8 @@ from expost.auditing.attacks.shadow import Shadow
 from expost.auditing.attacks.thresholds import Population
 from expost.auditing.evidence import missing
 from expost.errors import InvalidInput
-from expost.jobs.requests import AuditRequest, options_of
+from expost.jobs.options import options_of
+from expost.jobs.requests import AuditRequest
 from expost.report import document_of
 from expost.report.document import Column
 

@@ -16,7 +16,8 @@ from expost.dossier.answers import ANSWERS
 from expost.dossier.dossier import DISCLAIMER
 from expost.errors import InvalidInput
 from expost.jobs.profile import run as run_profile
-from expost.jobs.requests import DEPLOYMENTS, ProfileRequest
+from expost.jobs.requests import ProfileRequest
+from expost.jobs.requests.evidence import DEPLOYMENTS
 from expost.numbers import percent, upper_text
 from expost.profiles.identifiability import identifiability
 from expost.publishing.report import PublishedReport
