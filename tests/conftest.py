@@ -1,6 +1,7 @@
 """What the tests of the program share."""
 
 import os
+import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,15 +72,16 @@ def pytest_fixture_setup(fixturedef, request):
 def _noise_of(name: str) -> Iterator[None]:
     """Replace the operating system's bytes, in this process, by those of a seeded generator.
 
-    Another ``EXPOST_TEST_NOISE`` draws other noise: a test that fails then depends on chance.
+    ``random`` holds the function under a name of its own, which ``secrets`` draws from. Another
+    ``EXPOST_TEST_NOISE`` draws other noise: a test that fails then depends on chance.
     """
     name = os.environ.get("EXPOST_TEST_NOISE", "") + name
     kept = os.urandom
-    os.urandom = np.random.default_rng(list(name.encode())).bytes
+    os.urandom = random._urandom = np.random.default_rng(list(name.encode())).bytes
     try:
         yield
     finally:
-        os.urandom = kept
+        os.urandom = random._urandom = kept
 
 
 @pytest.fixture
