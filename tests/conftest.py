@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from expost.cli.main import main
 from program import Ran, people, text
@@ -41,6 +42,12 @@ QUICK = (
     *("test_a_right_trainer_conforms", "test_our_trainer_conforms"),
     *("figures_of_its_answers[onnx-matrix]", "without_the_flag[0-model.pkl]"),
 )
+
+# Examples of properties are the same in every run, too; other noise draws others. No test is timed.
+settings.register_profile(
+    "expost", deadline=None, derandomize=not os.environ.get("EXPOST_TEST_NOISE")
+)
+settings.load_profile("expost")
 
 
 def pytest_collection_modifyitems(items):

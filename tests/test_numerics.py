@@ -163,6 +163,62 @@ def test_bracket_root_finds_a_root_far_from_the_middle():
     assert below <= above
 
 
+SHAPES = {
+    "cubic": (lambda x: x**3 - 2, 0.0, 4.0),
+    "steep": (lambda x: np.exp(40 * x) - np.exp(30), 0.0, 1.0),
+    "flat at the root": (lambda x: (x - 0.3) ** 3, 0.0, 1.0),
+    "a kink": (lambda x: np.maximum(x - 0.9, 1e-9 * (x - 0.9)), 0.0, 1.0),
+    "a sign": (lambda x: np.sign(x - 0.3), 0.0, 1.0),
+    "infinite values": (lambda x: np.where(x < 0.3, -np.inf, x - 0.4), 0.0, 1.0),
+    "a root next to an end": (lambda x: x - 1e-12, 0.0, 1.0),
+    "rounding": (
+        lambda x: np.float64(1 + 1e8) * (1 + x * 1e-10) - (1 + 1e8) * (1 + 3e-11),
+        0.0,
+        1.0,
+    ),
+    "powers of ten": (lambda x: np.log10(x) + 77.7, 1e-150, 1e150),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("halvings", [22, 60, 120])
+def test_bracket_root_is_as_narrow_as_after_the_halvings(name, halvings):
+    function, low, high = SHAPES[name]
+    below, above = bracket_root(function, low, high, halvings=halvings)
+    assert low <= below < above <= high
+    assert below == low or function(below) <= 0
+    assert above == high or function(above) > 0
+    if name != "powers of ten":
+        assert above - below <= max((high - low) * 2.0**-halvings, 2 * np.spacing(above))
+    else:
+        assert halvings == 22 or np.nextafter(below, 1) == above
+
+
+def calls_of(function, low, high):
+    calls = []
+
+    def counted(x):
+        calls.append(x)
+        return function(x)
+
+    bracket_root(counted, low, high)
+    return len(calls)
+
+
+def test_bracket_root_calls_a_smooth_function_a_dozen_times():
+    for name, most in {"cubic": 14, "steep": 14, "powers of ten": 40, "a sign": 75}.items():
+        assert calls_of(*SHAPES[name]) <= most, name
+
+
+def test_the_entries_of_bracket_root_do_not_depend_on_each_other():
+    targets = np.concatenate([[1e-200, 1e-9, 0.3, 1.0, 7e5], np.random.default_rng(0).random(40)])
+    for halvings in (22, 120):
+        together = bracket_root(lambda x: x**3 - targets, 0.0, 1e3, halvings=halvings)
+        for i, target in enumerate(targets):
+            alone = bracket_root(lambda x, t=target: x**3 - t, 0.0, 1e3, halvings=halvings)
+            assert (together[0][i], together[1][i]) == alone
+
+
 @pytest.mark.parametrize(("rows", "columns"), [(0, 3), (1, 1), (1000, 3), (20_000, 14), (150, 300)])
 def test_weighted_gram_is_the_sum_of_its_rows(rows, columns):
     rng = np.random.default_rng(rows)

@@ -44,7 +44,7 @@ def test_the_stated_errors():
     assert Histogram.ABSOLUTE_ERROR == ABSOLUTE
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.floats(0, 1), min_size=1, max_size=40),
     st.floats(1e-200, 1e200, exclude_min=True),

@@ -124,7 +124,7 @@ def test_no_epsilon_keeps_the_limit():
     assert (advice.ceiling, advice.share, advice.rows_needed) == (0.0, None, None)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     gains=st.lists(st.floats(-0.5, 0.3), min_size=5, max_size=5),
     best=st.floats(-0.1, 0.3),

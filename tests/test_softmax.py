@@ -108,7 +108,7 @@ def test_increments_do_not_cancel(size):
             np.testing.assert_allclose(result[row], exact, rtol=1e-12, atol=1e-14 * min(size, 1))
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 @given(
     st.lists(st.floats(-60, 60), min_size=2, max_size=8),
     st.integers(0, 7),
@@ -167,7 +167,7 @@ def test_curvatures_change_by_no_more_than_the_third_order_bound():
     assert tightest > 0.5
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 @given(st.lists(st.floats(-800, 800), min_size=2, max_size=6), st.integers(0, 5))
 def test_the_rounding_of_u_is_bounded(z, code):
     K = len(z)

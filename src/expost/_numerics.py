@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from expost import _checks
 from expost.types import FloatArray
@@ -157,6 +158,14 @@ def gauss_legendre(nodes: int) -> tuple[FloatArray, FloatArray]:
     return points, weights
 
 
+# So many points are interpolated at most; a function that needs more is bisected from there on.
+_INTERPOLATED = 20
+# Brackets of so few floating-point numbers are halved: interpolation there follows rounding.
+_FEW_FLOATS = 16.0
+# With fewer halvings the ends are those of bisection, else neighbours.
+_ALL_HALVINGS = 60
+
+
 def bracket_root(
     function: Callable[[FloatArray], FloatArray],
     low: FloatArray | float,
@@ -171,30 +180,99 @@ def bracket_root(
     is *more exposed*, so that a rounded root never guarantees too much. A NaN counts as positive,
     which moves ``above`` down, where the caller checks it. ``low`` is returned unchanged where the
     function is positive throughout, and ``high`` where it is nowhere positive.
+
+    The ends are those of bisection, by the geometric mean where they are far apart: they do not
+    depend on the last digits of the values. Points are interpolated first, and bisection asks only
+    for signs that do not follow from them: a smooth function is called about ten times instead of
+    fifty.
     """
-    below, above = np.broadcast_arrays(
+    low, high = np.broadcast_arrays(
         np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
     )
-    below, above = below.copy(), above.copy()
+    known = _interpolated_bracket(function, low, high, halvings)
+    if halvings >= _ALL_HALVINGS and np.all(np.nextafter(known[0], np.inf) >= known[1]):
+        return known
+    below, above = low.copy(), high.copy()
     for _ in range(halvings):
         middle = _midpoint(below, above)
         if np.all((middle == below) | (middle == above)):
             break
-        negative = function(middle) <= 0
+        negative, open_ = middle <= known[0], (middle > known[0]) & (middle < known[1])
+        if np.any(open_):
+            negative = np.where(open_, function(middle) <= 0, negative)
         below = np.where(negative, middle, below)
         above = np.where(negative, above, middle)
     return below, above
 
 
-def _midpoint(low: FloatArray, high: FloatArray) -> FloatArray:
-    """Return the geometric mean where both ends are positive and far apart, else the arithmetic."""
-    with np.errstate(invalid="ignore"):
-        far = (low > 0) & (high > 4 * low)
-        return np.where(
-            far,
-            np.sqrt(np.where(far, low, 1.0)) * np.sqrt(np.where(far, high, 1.0)),
-            low + 0.5 * (high - low),
-        )
+def _interpolated_bracket(
+    function: Callable[[FloatArray], FloatArray], low: FloatArray, high: FloatArray, halvings: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return ends around the sign change, as near as bisection would leave them.
+
+    An end that was never passed stays where it was. Chandrupatla (1997).
+    """
+    # x₁ is the latest end, x₂ the other one, x₃ the end before x₁; fᵢ is NaN where it is unknown.
+    x1, x2 = low.copy(), high.copy()
+    x3 = f1 = f2 = f3 = np.full(x1.shape, np.nan)
+    negative = np.ones(x1.shape, dtype=bool)
+    least = np.where(_are_far(x1, x2), 0.0, (x2 - x1) * 2.0**-halvings)
+    for step in range(halvings + _INTERPOLATED):
+        middle = _midpoint(x1, x2)
+        finished = (middle == x1) | (middle == x2) | (np.abs(x2 - x1) <= least)
+        if np.all(finished):
+            break
+        at = middle
+        if step < _INTERPOLATED:
+            away = _interpolated(x1, x2, x3, f1, f2, f3)
+            at = np.where(
+                finished | (away == 0), middle, 0.5 * (x1 + x2) + away * (0.5 * (x2 - x1))
+            )
+        value = function(at)
+        # A bracket that is finished keeps its ends: entries do not depend on each other.
+        now = np.where(finished, negative, value <= 0)
+        same, other = (now == negative) & ~finished, now != negative
+        x3, f3 = np.where(same, x1, x2), np.where(same, f1, f2)
+        x2, f2 = np.where(other, x1, x2), np.where(other, f1, f2)
+        x1, f1 = np.where(finished, x1, at), np.where(finished, f1, value)
+        negative = now
+    return np.where(negative, x1, x2), np.where(negative, x2, x1)
+
+
+def _midpoint(one: FloatArray, other: FloatArray) -> FloatArray:
+    """Return the geometric mean where both are positive and far apart, else the arithmetic one."""
+    middle = one + 0.5 * (other - one)
+    far = _are_far(np.minimum(one, other), np.maximum(one, other))
+    if np.any(far):
+        roots = np.sqrt(np.where(far, one, 1.0)) * np.sqrt(np.where(far, other, 1.0))
+        middle = np.where(far, roots, middle)
+    return middle
+
+
+def _are_far(low: FloatArray, high: FloatArray) -> NDArray[np.bool_]:
+    return (low > 0) & (high > 4 * low)
+
+
+def _interpolated(
+    x1: FloatArray, x2: FloatArray, x3: FloatArray, f1: FloatArray, f2: FloatArray, f3: FloatArray
+) -> FloatArray:
+    """Return the next point, from the middle (0) towards x₁ (−1) or x₂ (1).
+
+    The quadratic through three points, as a function of their values, where it is monotone between
+    them, else the middle; a little past the root, so that the other end follows.
+    """
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        width = x2 - x1
+        share, ratio = width / (x2 - x3), (f1 - f2) / (f3 - f2)
+        floats = np.abs(width) / np.spacing(np.maximum(np.abs(x1), np.abs(x2)))
+        used = (ratio**2 < share) & ((1 - ratio) ** 2 < 1 - share) & (floats > _FEW_FLOATS)
+        used &= ~_are_far(np.minimum(x1, x2), np.maximum(x1, x2))
+        if not np.any(used):
+            return np.zeros(x1.shape)
+        part = f1 / (f2 - f1) * f3 / (f2 - f3)
+        part += (x3 - x1) / width * f1 / (f3 - f1) * f2 / (f3 - f2)
+        most = 1 - 4 / floats
+        return np.where(used, np.clip(2 * part - 1, -most, most), 0.0)
 
 
 def spawned_seeds(

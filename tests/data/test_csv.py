@@ -237,8 +237,6 @@ def test_a_file_that_changes_is_noticed(tmp_path):
 
 slow = settings(
     max_examples=500,
-    deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 

@@ -603,8 +603,6 @@ def whole() -> dict:
 
 @settings(
     max_examples=300,
-    deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @drawn(data=st.data(), value=json_values)

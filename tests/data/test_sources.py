@@ -115,7 +115,7 @@ def test_numbers_are_those_of_the_grammar():
     assert 100 < len(accepted) < len(tokens) - 100
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 @given(
     cells=st.lists(
         st.one_of(
@@ -549,8 +549,6 @@ tokens = st.one_of(
 
 @settings(
     max_examples=200,
-    deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(

@@ -70,7 +70,7 @@ def number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 @given(column=st.lists(cells, min_size=1, max_size=30), ends=st.sets(st.integers(1, 29)))
 def test_merged_summaries_are_those_of_the_whole(column, ends):
     raw = RawColumn(name="x", type="cell", described="text")

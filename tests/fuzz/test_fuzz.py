@@ -60,9 +60,7 @@ def test_choices_that_hypothesis_makes(name):
     judged_cases = 0
 
     @given(st.randoms(use_true_random=False))
-    @settings(
-        max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-    )
+    @settings(max_examples=50, suppress_health_check=list(HealthCheck))
     def judged(rng):
         nonlocal judged_cases
         with fresh_folder() as folder:

@@ -47,7 +47,7 @@ def test_refuses_where_no_grid_exists():
         Grid.for_noise(reach=clamp, resolution=least * 0.4999, dimension=dimension)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.floats(-1e6, 1e6, allow_subnormal=True), min_size=1, max_size=8),
     st.integers(-30, 3),

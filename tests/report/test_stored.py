@@ -66,7 +66,7 @@ def example(words="a", values=(1.0, math.inf)):
     )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(words=text, values=st.lists(finite, min_size=1, max_size=5))
 def test_what_is_stored_is_read_again(words, values):
     stored = render_json(example(words, tuple(values)))

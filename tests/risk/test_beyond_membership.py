@@ -214,7 +214,7 @@ def test_the_differences_to_riskcal_are_recorded():
 # --------------------------------------------------------------------------- laws
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     guarantee=st.sampled_from(GUARANTEES),
     first=st.floats(1e-9, 1 - 1e-9),
@@ -237,7 +237,7 @@ def printed(text):
     return mpmath.mpf(match[1].replace(",", "")) / mpmath.mpf(of.replace("10^", "1e"))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     guarantee=st.sampled_from(GUARANTEES),
     baseline=st.one_of(

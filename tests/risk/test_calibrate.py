@@ -82,7 +82,7 @@ def assert_calibrated(number, closed_form, value):
 # --------------------------------------------------------------------------- round trips
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(PRIORS, SHARES)
 def test_pure_epsilon_for_a_posterior(prior, share):
     posterior = between(prior, 1.0, share)
@@ -94,7 +94,7 @@ def test_pure_epsilon_for_a_posterior(prior, share):
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(PRIORS, SHARES, log_uniform(1e-30, 0.2), st.floats(1.001, 4.9))
 def test_epsilon_at_a_delta_for_a_posterior(prior, share, delta, factor):
     posterior, exceeded = between(prior, 1.0, share), factor * delta
@@ -115,7 +115,7 @@ def test_epsilon_at_a_delta_for_a_posterior(prior, share, delta, factor):
     assert more.posterior(prior, delta=exceeded) > posterior
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(PRIORS, SHARES, CHANCES)
 def test_one_in_is_the_inverse_of_a_posterior(prior, share, delta):
     k = between(1.0, 1 / prior, share)
@@ -136,7 +136,7 @@ def test_one_in_is_the_inverse_of_a_posterior(prior, share, delta):
             assert less * (1 - mp.mpf(TIGHT)) <= value <= exact
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(SHARES, st.one_of(st.just(0.0), log_uniform(1e-300, 0.3)))
 def test_epsilon_for_an_advantage(share, delta):
     advantage = between(delta, 1.0, share)
@@ -147,7 +147,7 @@ def test_epsilon_for_an_advantage(share, delta):
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(SHARES, RATES, st.one_of(st.just(0.0), log_uniform(1e-300, 0.2)))
 def test_epsilon_for_a_true_positive_rate(share, fpr, delta):
     tpr = between(fpr + delta, 1.0, share)
@@ -163,7 +163,7 @@ def test_epsilon_for_a_true_positive_rate(share, fpr, delta):
     assert epsilon == pytest.approx(float(theirs), rel=1e-13, abs=1e-14 / rest + 1e-14 / fpr)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(PRIORS, SHARES, CHANCES)
 def test_gaussian_noise_for_a_posterior(prior, share, delta):
     posterior = between(prior, 1.0, share)
@@ -188,7 +188,7 @@ def test_gaussian_noise_for_an_advantage(advantage):
         assert mp.erf(more / mp.sqrt(8)) > mp.mpf(advantage)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(SHARES, RATES)
 def test_gaussian_noise_for_a_true_positive_rate(share, fpr):
     tpr = between(fpr, 1.0, share)
@@ -223,7 +223,7 @@ def test_gaussian_noise_for_epsilon_in_many_digits():
             assert curve(m) <= mp.mpf(delta) < curve(m * (1 + mp.mpf(10) ** -10))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(PRIORS, SHARES, st.floats(0.0, 0.5))
 def test_norm_laplace_noise_on_a_line(prior, share, delta):
     """d = 1: the loss is t with probability ½, and the advantage 1 − e^(−t/2)."""

@@ -5,7 +5,7 @@ import re
 
 import mpmath
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from expost import numbers
@@ -36,7 +36,6 @@ def number(text):
 
 
 @given(PRIORS, LOSSES)
-@settings(deadline=None)
 def test_posteriors_are_bounds_and_not_certain_unless_they_are(prior, loss):
     sentence = sentences.posterior_sentence(prior=prior, loss=loss, failure=1e-4)
     exact = posterior(prior, loss)
@@ -55,7 +54,6 @@ def test_posteriors_are_bounds_and_not_certain_unless_they_are(prior, loss):
 
 
 @given(PRIORS, LOSSES)
-@settings(deadline=None)
 def test_groups_are_rounded_down(prior, loss):
     sentence = sentences.one_in_sentence(prior=prior, loss=loss)
     start = 1 / mpmath.mpf(1000) if prior == 0.5 else mpmath.mpf(repr(prior))
@@ -75,11 +73,11 @@ def test_groups_are_rounded_down(prior, loss):
 
 
 @given(SHARES)
-@settings(deadline=None)
 def test_right_guesses_are_rounded_up(advantage):
     sentence = sentences.advantage_sentence(advantage)
     if shown := re.search(r"at most ([\d.]+) times in 100;", sentence):
-        assert (1 + advantage) / 2 <= number(shown[1]) / 100 <= (1 + advantage) / 2 + 0.0011
+        right = (1 + advantage) / 2
+        assert right * (1 - SLACK) <= number(shown[1]) / 100 <= right + 0.0011
         assert number(shown[1]) < 100
     else:
         assert advantage > 1 - 1e-5

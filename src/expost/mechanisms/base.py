@@ -18,9 +18,11 @@ Its ``kind`` must be the name of the entry point. Estimators, model.json, ledger
 pages then accept it by that name; a line in tests/conformance/subjects.py puts it under every law.
 """
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
@@ -765,8 +767,14 @@ class Registry(Mapping[str, type[Mechanism]]):
         """Add a mechanism of expost's own."""
         self._own[kind.kind] = kind
 
-    def _points(self) -> dict[str, EntryPoint]:
-        return {point.name: point for point in entry_points(group=GROUP)}
+    def _points(self) -> Mapping[str, EntryPoint]:
+        return _installed(tuple(sys.path))
+
+
+@lru_cache(maxsize=4)
+def _installed(path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
+    """Return the mechanisms of other packages on this ``path``, by name; it is searched once."""
+    return {point.name: point for point in entry_points(group=GROUP)}
 
 
 def _load(point: EntryPoint) -> type[Mechanism]:

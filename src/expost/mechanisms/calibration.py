@@ -88,12 +88,14 @@ persons   Of k rows the sum of the brackets, with ∥Σ(s/σ)u ⊗ x∥²/2 for 
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Self
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from expost._numerics import ROUNDOFF, bracket_root, gauss_legendre
+from expost._numerics import ROUNDOFF, bracket_root, cached_rows, gauss_legendre
 from expost.accounting import gaussian_delta, gaussian_scale
 from expost.errors import ConvergenceError
 from expost.types import FloatArray
@@ -174,6 +176,8 @@ def _least_share(epsilon: float, *, reach: float, rows: int) -> float:
 
 # Slopes p at which a maximum is taken; between them it is larger by at most Δp²/8·sup∣g″∣.
 _SLOPES = np.linspace(0.0, 1.0, 1025)
+# So many values of z at a time, whose table stays in the cache of one core.
+_CACHED_ROWS = cached_rows(len(_SLOPES))
 _NODES = 8
 _PANELS = 100
 # Past so many standard deviations beyond the start of the tail nothing is left of it.
@@ -275,7 +279,7 @@ def logistic_passed(
 
 def logistic_quantile(quantile: float, reach: float, penalty: float) -> float:
     """Return h(z_q), rounded up: h grows, so it bounds the q-quantile of the loss of a removal."""
-    return float(_highest(ndtri(np.array([quantile])), reach, penalty)[0])
+    return float(_Highest.of(reach, penalty)(ndtri(np.array([quantile])))[0])
 
 
 def _is_free(epsilon: float, reach: float, penalty: float, rows: int) -> bool:
@@ -293,19 +297,43 @@ def _person_delta(epsilon: float, reach: float, penalty: float, rows: int) -> fl
     return chained(lambda share: _delta(share, reach, penalty), epsilon, reach=reach, rows=rows)
 
 
-def _highest(z: FloatArray, reach: float, penalty: float, times: int = 1) -> FloatArray:
-    """Return h(z) with ``times``·p²A²/2, rounded up."""
-    values, curved = _volume(penalty)
-    fixed = values + times * 0.5 * (reach * _SLOPES) ** 2
-    highest: FloatArray = np.max(fixed + np.multiply.outer(z * reach, _SLOPES), axis=-1)
-    return highest + _slack(curved + abs(times) * reach * reach)
+@dataclass(frozen=True, kw_only=True)
+class _Highest:
+    """h with ``times``·p²A²/2, as a function of z, rounded up.
+
+    ``fixed`` is what does not depend on z, at every slope; ``slack`` what the maximum may miss
+    between two slopes.
+    """
+
+    reach: float
+    fixed: FloatArray
+    slack: float
+
+    @classmethod
+    def of(cls, reach: float, penalty: float, times: int = 1) -> Self:
+        """Return h at A = ``reach``."""
+        values, curved = _volume(penalty)
+        fixed = values + times * 0.5 * (reach * _SLOPES) ** 2
+        slack = _slack(curved + abs(times) * reach * reach)
+        return cls(reach=reach, fixed=fixed, slack=slack)
+
+    def __call__(self, z: FloatArray) -> FloatArray:
+        """Return h(z)."""
+        highest = np.empty(z.shape)
+        for start in range(0, len(z), _CACHED_ROWS):
+            at = slice(start, start + _CACHED_ROWS)
+            table = np.multiply.outer(z[at] * self.reach, _SLOPES)
+            table += self.fixed
+            np.max(table, axis=-1, out=highest[at])
+        return highest + self.slack
 
 
 def _start(epsilon: float, reach: float, penalty: float, times: int = 1) -> float:
     """Return the z from which on h passes ε, rounded down."""
+    highest = _Highest.of(reach, penalty, times)
 
     def passed(z: FloatArray) -> FloatArray:
-        return _highest(z, reach, penalty, times) - epsilon
+        return highest(z) - epsilon
 
     # With p = 1 alone h is times·A²/2 + Az, which passes there; with all of u it may do sooner.
     late = epsilon / reach - times * reach / 2
@@ -324,7 +352,7 @@ def _delta(epsilon: float, reach: float, penalty: float) -> float:
     half = 0.5 * (edges[1:] - edges[:-1])
     z = (0.5 * (edges[1:] + edges[:-1])[:, None] + half[:, None] * points).ravel()
     weight = (half[:, None] * weights).ravel()
-    lost = -np.expm1(np.minimum(epsilon - _highest(z, reach, penalty), 0.0))
+    lost = -np.expm1(np.minimum(epsilon - _Highest.of(reach, penalty)(z), 0.0))
     total = float(np.sum(weight * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi) * lost))
     # What lies left of the range counts whole if the tail begins there; right of it always.
     outside = float(ndtr(-end)) + (float(ndtr(-_TAIL)) if start < -_TAIL else 0.0)
