@@ -68,12 +68,19 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float) -> float:
     delta = _checks.probability("delta", delta)
     sensitivity = _checks.positive("sensitivity", sensitivity)
     target = delta / (1 + _DELTA_ERROR)
+
+    def passed(mu: FloatArray) -> FloatArray:
+        return gaussian_deltas(np.array([epsilon]), mu) - target
+
     with np.errstate(all="ignore"):
-        below, above = bracket_root(
-            lambda mu: gaussian_deltas(np.array([epsilon]), mu) - target,
-            np.array([_TINY_MU]),
-            _HUGE_MU,
-        )
+        # δ(ε, μ) < P(ℓ > ε) = Φ(μ/2 − ε/μ), which is the target at this μ.
+        z = -float(ndtri(target))
+        root = math.sqrt(z * z + 2 * epsilon)
+        least = max((2 * epsilon / (z + root) if z > 0 else root - z) * (1 - 1e-9), _TINY_MU)
+        most = min(4 * least, _HUGE_MU)
+        while most < _HUGE_MU and not passed(np.array([most]))[0] > 0:
+            least, most = most, min(64 * most, _HUGE_MU)
+        below, above = bracket_root(passed, np.array([least]), np.array([most]))
     scale, step = sensitivity / float(below[0]), ROUNDOFF
     # Computed δ(ε, μ) is not monotone to the last bits: step up until the guarantee holds.
     while not _keeps(epsilon, delta, sensitivity, scale) and step < _MOST_STEP:

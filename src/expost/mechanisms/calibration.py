@@ -273,8 +273,8 @@ def logistic_passed(
     A = ``reach``, k = ``rows``. ``added``: the same for the loss of an addition of one row, whose
     h has −p²A²/2.
     """
-    start = _start(epsilon, reach, penalty, times=-1 if added else rows)
-    return float(ndtr(-start))
+    highest = _Highest.of(reach, penalty, times=-1 if added else rows)
+    return float(ndtr(-highest.start(epsilon)))
 
 
 def logistic_quantile(quantile: float, reach: float, penalty: float) -> float:
@@ -318,33 +318,34 @@ class _Highest:
         return cls(reach=reach, fixed=fixed, slack=slack)
 
     def __call__(self, z: FloatArray) -> FloatArray:
-        """Return h(z)."""
+        """Return h at every z; they grow.
+
+        h is convex. Where one slope is best at both ends of a run of z, it is best in between.
+        """
         highest = np.empty(z.shape)
         for start in range(0, len(z), _CACHED_ROWS):
-            at = slice(start, start + _CACHED_ROWS)
-            table = np.multiply.outer(z[at] * self.reach, _SLOPES)
-            table += self.fixed
-            np.max(table, axis=-1, out=highest[at])
+            part = z[start : start + _CACHED_ROWS] * self.reach
+            first, last = np.argmax(np.multiply.outer(part[[0, -1]], _SLOPES) + self.fixed, axis=-1)
+            slopes = slice(first, first + 1) if first == last else slice(None)
+            table = np.multiply.outer(part, _SLOPES[slopes])
+            table += self.fixed[slopes]
+            np.max(table, axis=-1, out=highest[start : start + _CACHED_ROWS])
         return highest + self.slack
 
-
-def _start(epsilon: float, reach: float, penalty: float, times: int = 1) -> float:
-    """Return the z from which on h passes ε, rounded down."""
-    highest = _Highest.of(reach, penalty, times)
-
-    def passed(z: FloatArray) -> FloatArray:
-        return highest(z) - epsilon
-
-    # With p = 1 alone h is times·A²/2 + Az, which passes there; with all of u it may do sooner.
-    late = epsilon / reach - times * reach / 2
-    early = min(late - (np.log1p(0.25 / penalty) + 1) / reach, -40.0)
-    below, _ = bracket_root(passed, np.array([early]), np.array([late]), halvings=60)
-    return float(below[0])
+    def start(self, epsilon: float) -> float:
+        """Return the z from which on h passes ε, rounded down."""
+        if not self.slack <= epsilon:
+            return -math.inf
+        # Each slope but 0 passes ε from a z of its own.
+        room = epsilon - self.slack - self.fixed[1:]
+        room -= 4 * ROUNDOFF * (epsilon + self.slack + np.abs(self.fixed[1:]))
+        return float(np.min(room / (self.reach * _SLOPES[1:])))
 
 
 def _delta(epsilon: float, reach: float, penalty: float) -> float:
     """Return ∫ φ(z)(1 − e^(ε − h(z)))₊ dz, rounded up."""
-    start = _start(epsilon, reach, penalty)
+    highest = _Highest.of(reach, penalty)
+    start = highest.start(epsilon)
     begin = max(start, -_TAIL)
     end = max(begin, 0.0) + _TAIL
     points, weights = gauss_legendre(_NODES)
@@ -352,7 +353,7 @@ def _delta(epsilon: float, reach: float, penalty: float) -> float:
     half = 0.5 * (edges[1:] - edges[:-1])
     z = (0.5 * (edges[1:] + edges[:-1])[:, None] + half[:, None] * points).ravel()
     weight = (half[:, None] * weights).ravel()
-    lost = -np.expm1(np.minimum(epsilon - _Highest.of(reach, penalty)(z), 0.0))
+    lost = -np.expm1(np.minimum(epsilon - highest(z), 0.0))
     total = float(np.sum(weight * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi) * lost))
     # What lies left of the range counts whole if the tail begins there; right of it always.
     outside = float(ndtr(-end)) + (float(ndtr(-_TAIL)) if start < -_TAIL else 0.0)
