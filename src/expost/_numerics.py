@@ -239,12 +239,12 @@ def _interpolated_bracket(
     return np.where(negative, x1, x2), np.where(negative, x2, x1)
 
 
-def _midpoint(one: FloatArray, other: FloatArray) -> FloatArray:
-    """Return the geometric mean where both are positive and far apart, else the arithmetic one."""
-    middle = one + 0.5 * (other - one)
-    far = _are_far(np.minimum(one, other), np.maximum(one, other))
+def _midpoint(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Return the geometric mean of positive numbers that are far apart, else the arithmetic."""
+    middle = first + 0.5 * (second - first)
+    far = _are_far(np.minimum(first, second), np.maximum(first, second))
     if np.any(far):
-        roots = np.sqrt(np.where(far, one, 1.0)) * np.sqrt(np.where(far, other, 1.0))
+        roots = np.sqrt(np.where(far, first, 1.0)) * np.sqrt(np.where(far, second, 1.0))
         middle = np.where(far, roots, middle)
     return middle
 
