@@ -97,6 +97,7 @@ def test_a_policy_has_a_limit_for_every_quantity():
         ("[rows]\nabove = [{ certainty = 0.6, row = 1 }]", "rows.above[0].row | 'rows'"),
         ("[rows]\nabove = [{ certainty = 0.6 }]", "states no limit; add rows or share"),
         ("[rows]\nabove = [{ certainty = 0.6, rows = 1.5 }]", "rows.above[0].rows | integer"),
+        (f"[rows]\nabove = [{{ certainty = 0.6, rows = 1{'0' * 400} }}]", "limits nothing"),
         ("[rows]\nabove = []", "must be a list of tables"),
         ("[attacks]\nrequired = ['lira-onlin']", "Did you mean 'lira-online'"),
         ("[attacks]\nrequired = 'lira-online'", "must be a list of attacks"),
@@ -441,8 +442,12 @@ def test_attacks_on_rows_that_differ_have_a_remark_that_needs_review(tmp_path):
     for detected in (False, True):
         figures = {"loss": ((0.5, 0.6), (0.01, 0.1), (0.0, 0.02))}
         audit = write_audit(tmp_path / str(detected), shift={"detected": detected}, **figures)
-        for finding in check(audit, policy).findings:
-            assert finding.verdict is SATISFIED
+        was_run, area = check(audit, policy).findings
+        assert was_run.verdict is SATISFIED
+        # As in a dossier, an audit of rows that differ without the model tests nothing.
+        assert area.verdict is (UNANSWERED if detected else SATISFIED)
+        assert verdict_of(audit, "attack_auc>0.55") is VIOLATED
+        for finding in (was_run, area):
             assert ("differ without the model" in finding.reason) is detected
             assert not (finding.is_public and detected)
 

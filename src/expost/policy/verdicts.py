@@ -361,11 +361,16 @@ def _attacked(case: _Case, limit: Limit) -> Finding:
 
 
 def _doubted(case: _Case, finding: Finding) -> Finding:
-    """Return a finding on attacks, with a remark if an audit is confounded; that needs review."""
+    """Return a finding on attacks, with a remark if an audit is confounded; that needs review.
+
+    Attacks on such rows show neither leakage nor its absence: no figure of them satisfies a limit.
+    """
     if not any(audit.confounded for audit in case.facts.audits):
         return finding
     remark = "members and non-members differ without the model, so that attacks prove little"
     reason = f"{finding.reason}; {remark}" if finding.reason else remark
+    if finding.verdict is Verdict.SATISFIED and finding.measured is not None:
+        finding = replace(finding, verdict=Verdict.NOT_ANSWERABLE)
     return replace(finding, reason=reason, reviewed=True)
 
 
