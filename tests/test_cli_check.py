@@ -192,6 +192,14 @@ def test_no_input_and_no_file_is_written_over(program, made, policy, tmp_path):
     assert model.read_bytes() == before
 
 
+def test_a_second_policy_is_refused_and_not_ignored(program, made, policy, tmp_path):
+    out, weak = tmp_path / "o.xml", tmp_path / "weak.toml"
+    weak.write_text("[guarantee]\nepsilon = 1000\n")
+    for second in (("--policy", weak), (f"--policy={weak}",)):
+        done = program("check", made / "profile", "--policy", policy, *second, "--junit", out)
+        refused(done, out, "--policy | given twice")
+
+
 def test_two_outputs_are_two_files(program, made, policy, tmp_path):
     out = tmp_path / "o"
     done = program("check", made / "profile", "--policy", policy, "--junit", out, "--markdown", out)
