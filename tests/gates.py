@@ -11,14 +11,18 @@ from runs import make_release
 MODEL = "a model"
 
 
-def write_profile(folder: Path, low, high, *, fit=None, model=MODEL, count=None) -> Path:
+def write_profile(
+    folder: Path, low, high, *, fit=None, model=MODEL, identity=None, count=None, exceeded=False
+) -> Path:
     """Write a profile whose rows have these certified intervals."""
     folder.mkdir(parents=True, exist_ok=True)
     value = {
         "format": "expost-profile/2",
         "model": model,
+        "identity": identity,
         "figures": {"count": len(low) if count is None else count},
         "fit": fit,
+        "guarantee_exceeded": exceeded,
         "table": {"loss_low": list(low), "loss_high": list(high)},
     }
     path = folder / "profile.CURATOR-ONLY.json"
@@ -26,7 +30,9 @@ def write_profile(folder: Path, low, high, *, fit=None, model=MODEL, count=None)
     return path
 
 
-def write_audit(folder: Path, *, model=MODEL, refuted=False, shift=None, **attacks) -> Path:
+def write_audit(
+    folder: Path, *, model=MODEL, identity=None, refuted=False, shift=None, **attacks
+) -> Path:
     """Write an audit; an attack is (estimate, upper end) of its AUC and of its TPR at both rates."""
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -41,8 +47,11 @@ def write_audit(folder: Path, *, model=MODEL, refuted=False, shift=None, **attac
     value = {
         "format": "expost-audit/1",
         "model": model,
+        "identity": identity,
         "attacks": figures,
+        "guarantee": None,
         "guarantee_refuted": refuted,
+        "lower_bounds": [],
         "shift": shift,
     }
     path = folder / "figures.CURATOR-ONLY.json"

@@ -184,7 +184,26 @@ def test_no_input_and_no_file_is_written_over(program, made, policy, tmp_path):
     done = program("check", folder, "--policy", policy, "--markdown", model)
     assert done.code == 2
     assert "exists" in done.err
+    for given in (folder, folder / "profile.CURATOR-ONLY.json"):
+        for option in ("--junit", "--markdown"):
+            done = program("check", folder, given, "--policy", policy, option, model, "--force")
+            assert done.code == 2
+            assert "in a folder of results" in done.err
     assert model.read_bytes() == before
+
+
+def test_a_second_policy_is_refused_and_not_ignored(program, made, policy, tmp_path):
+    out, weak = tmp_path / "o.xml", tmp_path / "weak.toml"
+    weak.write_text("[guarantee]\nepsilon = 1000\n")
+    for second in (("--policy", weak), (f"--policy={weak}",)):
+        done = program("check", made / "profile", "--policy", policy, *second, "--junit", out)
+        refused(done, out, "--policy | given twice")
+
+
+def test_two_outputs_are_two_files(program, made, policy, tmp_path):
+    out = tmp_path / "o"
+    done = program("check", made / "profile", "--policy", policy, "--junit", out, "--markdown", out)
+    refused(done, out, "name two files")
 
 
 # -- expost verify ----------------------------------------------------------------------------------

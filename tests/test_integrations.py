@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from expost.errors import InvalidInput
+from expost.policy import Policy
 from gates import edited_audit, make_gate
 from test_cli_check import assert_clean, keys_of
 
@@ -211,6 +212,15 @@ def test_a_refuted_guarantee_is_logged_for_the_curator_alone(made, tmp_path):
         assert outcome.exit_code == 3
         verdicts = [name for name in recorder.logged if name.startswith("expost.verdict")]
         assert bool(verdicts) is (audience == "curator-only")
+
+
+@pytest.mark.parametrize("limits", [("epsilon>0.5", "epsilon>2"), ("epsilon>2", "epsilon>0.5")])
+def test_the_worse_of_two_verdicts_of_one_name_is_logged(made, limits):
+    recorder = Recorder()
+    recorder.set_tag = recorder.logged.__setitem__
+    outcome = example()([made / "profile"], Policy.of(*limits), tracking=recorder)
+    assert outcome.exit_code == 3
+    assert recorder.logged["expost.verdict.guarantee.epsilon"] == "violated"
 
 
 def test_a_limit_of_a_level_is_named_once(made, tmp_path):

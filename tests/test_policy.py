@@ -4,6 +4,7 @@ import json
 import math
 import random
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -14,12 +15,14 @@ import pytest
 from mpmath import mp, mpf
 
 from expost.errors import InvalidInput
+from expost.files.atomic import write_json
 from expost.jobs.profile import run as run_profile
 from expost.jobs.requests import ProfileRequest
 from expost.ledger import Ledger
 from expost.policy import Policy, PolicyCheck, Verdict, check
 from expost.policy.facts import certainties
 from expost.policy.quantities import QUANTITIES
+from expost.publishing.report import PublishedReport
 from expost.release import Release
 from expost.report import document_of, page_of, parse_json, render_json, render_markdown
 from expost.types import Audience
@@ -94,6 +97,7 @@ def test_a_policy_has_a_limit_for_every_quantity():
         ("[rows]\nabove = [{ certainty = 0.6, row = 1 }]", "rows.above[0].row | 'rows'"),
         ("[rows]\nabove = [{ certainty = 0.6 }]", "states no limit; add rows or share"),
         ("[rows]\nabove = [{ certainty = 0.6, rows = 1.5 }]", "rows.above[0].rows | integer"),
+        (f"[rows]\nabove = [{{ certainty = 0.6, rows = 1{'0' * 400} }}]", "limits nothing"),
         ("[rows]\nabove = []", "must be a list of tables"),
         ("[attacks]\nrequired = ['lira-onlin']", "Did you mean 'lira-online'"),
         ("[attacks]\nrequired = 'lira-online'", "must be a list of attacks"),
@@ -310,11 +314,12 @@ def test_a_page_about_a_guarantee_answers_if_it_is_public_and_of_a_model(program
 
 def test_a_refuted_guarantee_satisfies_no_limit(tmp_path):
     model = SEALED / "model-output-laplace.json"
-    described = check_description(model)
+    release = Release.load(model)
     for refuted, expected in ((False, SATISFIED), (True, VIOLATED)):
         audit = write_audit(
             tmp_path / str(refuted),
-            model=described,
+            model=release.mechanism.describe(),
+            identity=release.identity,
             refuted=refuted,
             loss=((0.5, 0.6), (0.0, 0.1), (0.0, 0.1)),
         )
@@ -326,10 +331,6 @@ def test_a_refuted_guarantee_satisfies_no_limit(tmp_path):
         assert [finding.is_public for finding in outcome.findings] == [not refuted] * 2
 
 
-def check_description(model: Path) -> str:
-    return Release.load(model).mechanism.describe()
-
-
 def test_results_of_different_models_are_refused(tmp_path):
     policy = Policy.of("epsilon>1")
     with pytest.raises(InvalidInput, match="different models"):
@@ -339,6 +340,83 @@ def test_results_of_different_models_are_refused(tmp_path):
         check([SEALED / "model-output-laplace.json", profile], policy)
     # The model inside a report is the same one.
     assert check(SEALED / "report-independent.json", policy).exit_code == 0
+
+
+def test_a_row_that_exceeds_the_guarantee_refutes_it(tmp_path):
+    model = SEALED / "model-output-laplace.json"
+    release = Release.load(model)
+    of_model = {"model": release.mechanism.describe(), "identity": release.identity}
+    for exceeded, expected in ((False, SATISFIED), (True, VIOLATED)):
+        profile = write_profile(
+            tmp_path / str(exceeded), [0.1], [0.2], exceeded=exceeded, **of_model
+        )
+        outcome = check([model, profile], Policy.of("epsilon>0.7"))
+        assert outcome.verdict is expected
+        assert outcome.audience is (Audience.NEEDS_REVIEW if exceeded else Audience.PUBLIC)
+
+
+@pytest.mark.parametrize("write", [write_profile, write_audit])
+def test_a_result_of_another_draw_with_the_same_settings_is_refused(tmp_path, write):
+    model = SEALED / "model-output-laplace.json"
+    release = Release.load(model)
+    rows = ([0.1], [0.2]) if write is write_profile else ()
+    other = replace(release, theta=2 * release.theta)
+    assert other.mechanism.describe() == release.mechanism.describe()
+    for identity, refused in ((release.identity, False), (other.identity, True), (None, True)):
+        folder = tmp_path / str(identity)
+        path = write(folder, *rows, model=release.mechanism.describe(), identity=identity)
+        if refused:
+            with pytest.raises(InvalidInput, match="different models"):
+                check([model, path], Policy.of("epsilon>1"))
+        else:
+            assert check([model, path], Policy.of("epsilon>1")).exit_code == 0
+
+
+def write_choice(folder: Path, recommended: float, auc: float) -> Path:
+    folder.mkdir(parents=True)
+    utility = {"epsilons": [recommended], "auc": {"low": [auc]}}
+    value = {"format": "expost-epsilon/4", "recommended": recommended, "utility": utility}
+    path = folder / "epsilon.CURATOR-ONLY.json"
+    path.write_text(json.dumps(value))
+    return path
+
+
+def test_a_choice_of_a_larger_epsilon_states_nothing_about_the_model(tmp_path):
+    model = SEALED / "model-output-laplace.json"
+    for recommended, expected in ((0.5, SATISFIED), (0.7, SATISFIED), (1.0, UNANSWERED)):
+        choice = write_choice(tmp_path / str(recommended), recommended, 0.9)
+        assert verdict_of([model, choice], "auc<0.8") is expected
+        assert verdict_of([SEALED / "report-independent.json", choice], "auc<0.8") is expected
+        # Without a model it is the utility of the recommended one.
+        assert verdict_of(choice, "auc<0.8") is SATISFIED
+
+
+def test_a_ledger_from_before_the_report_composes_too_little(tmp_path):
+    path = SEALED / "report-dependent.json"
+    written = json.loads(path.read_text())
+    made = {"name": "report.json", "made": "2026-01-01T00:00:00Z", "data": None}
+    entries = PublishedReport.load(path).entries(written, **made)
+    assert [entry.kind for entry in entries] == ["model", "report"]
+    for kept, expected in ((entries[:1], UNANSWERED), (entries, SATISFIED)):
+        ledger = tmp_path / f"{len(kept)}.json"
+        write_json(ledger, Audience.CURATOR_ONLY, Ledger.new().with_entries(kept).to_json())
+        assert verdict_of([path, ledger], "composed_epsilon>100") is expected
+
+
+def test_ledgers_are_composed_together(made, tmp_path):
+    first = Ledger.load(made / "people.ledger.CURATOR-ONLY.json")
+    again = tmp_path / "again.json"
+    others = [replace(entry, release="0" * 64) for entry in first.entries]
+    write_json(again, Audience.CURATOR_ONLY, Ledger.new().with_entries(others).to_json())
+    one, two, twice = (
+        check(ledgers, Policy.of("composed_epsilon>100")).findings[0].measured
+        for ledgers in (
+            [made / "people.ledger.CURATOR-ONLY.json"],
+            [made / "people.ledger.CURATOR-ONLY.json", again],
+            [again, again],
+        )
+    )
+    assert one == twice < two
 
 
 # -- attacks ----------------------------------------------------------------------------------------
@@ -364,8 +442,12 @@ def test_attacks_on_rows_that_differ_have_a_remark_that_needs_review(tmp_path):
     for detected in (False, True):
         figures = {"loss": ((0.5, 0.6), (0.01, 0.1), (0.0, 0.02))}
         audit = write_audit(tmp_path / str(detected), shift={"detected": detected}, **figures)
-        for finding in check(audit, policy).findings:
-            assert finding.verdict is SATISFIED
+        was_run, area = check(audit, policy).findings
+        assert was_run.verdict is SATISFIED
+        # As in a dossier, an audit of rows that differ without the model tests nothing.
+        assert area.verdict is (UNANSWERED if detected else SATISFIED)
+        assert verdict_of(audit, "attack_auc>0.55") is VIOLATED
+        for finding in (was_run, area):
             assert ("differ without the model" in finding.reason) is detected
             assert not (finding.is_public and detected)
 

@@ -125,7 +125,7 @@ def make_dossier() -> str:
     given = (
         "--model=small/model.json",
         "--holdout=others-known.csv",
-        "--references=16",
+        "--references=128",
         "--group=sex",
     )
     expost("audit", "some-known.csv", *CLASS, *given, "--out=attacked")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from expost.policy import Finding, Policy, PolicyCheck, check
+from expost.policy import Finding, Policy, PolicyCheck, Verdict, check
 from expost.release import Release
 from expost.types import Audience
 
@@ -56,7 +56,9 @@ def log_expost(
         if model.name == "model.json" and model.exists():
             for name, value in Release.load(model).scalars().items():
                 tracking.log_param(f"expost.{name}", value)
-    for finding in outcome.findings:
+    # Of two limits that have one name, the verdict that is worse is logged last and stays.
+    ordered = (Verdict.SATISFIED, Verdict.NOT_ANSWERABLE, Verdict.VIOLATED)
+    for finding in (each for verdict in ordered for each in outcome.of(verdict)):
         if finding.is_public or reader is Audience.CURATOR_ONLY:
             name = _name(finding)
             tracking.set_tag(f"expost.verdict.{name}", finding.verdict.value)

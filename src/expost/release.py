@@ -196,6 +196,16 @@ class Release(Sealed, Displayed):
         return Audience.PUBLIC
 
     @property
+    def identity(self) -> str:
+        """The SHA-256 of θ and of the changes of its rows; equal for no two draws.
+
+        Unlike the checksum of model.json it covers no number that is computed from others, and so
+        is the same on every machine.
+        """
+        history = [to_fields(step) for step in self.history]
+        return checksum({"theta": plain(self.theta), "history": history})
+
+    @property
     def _width(self) -> int:
         """The number of features."""
         dimension, loss = self.mechanism.dimension, self.mechanism.loss

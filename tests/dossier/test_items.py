@@ -15,11 +15,14 @@ from expost.dossier import ITEMS, Deployment, Status, make_dossier
 from expost.dossier.answers import ANSWERS
 from expost.dossier.dossier import DISCLAIMER
 from expost.errors import InvalidInput
+from expost.files.atomic import write_json
 from expost.jobs.profile import run as run_profile
 from expost.jobs.requests import ProfileRequest
 from expost.jobs.requests.evidence import DEPLOYMENTS
+from expost.ledger import Ledger
 from expost.numbers import percent, upper_text
 from expost.profiles.identifiability import identifiability
+from expost.profiles.stored import StoredProfile
 from expost.publishing.report import PublishedReport
 from expost.release import Release
 from expost.report import document_of, render_html, render_json, render_markdown
@@ -31,8 +34,8 @@ from report.conftest import HOSTILE
 
 from .runs import everything, ledger_of, make_results
 
-# What an audit answers, and what a guarantee does.
-BY_ATTACKS = {"nist-correctness", "iso-testing", "aisvs-simulation", "ico-intruder"}
+# What an audit answers, and what a guarantee does. This audit has too few references to refute one.
+BY_ATTACKS = {"iso-testing", "aisvs-simulation", "ico-intruder"}
 BY_BOUNDS = {
     *("edpb-likelihood", "edpb-membership", "edpb-attribute", "edpb-reconstruction"),
     *("edpb-inversion", "edpb-regurgitation", "gdpr-35-risks", "gdpr-35-measures"),
@@ -149,13 +152,67 @@ def test_an_audit_that_refutes_the_guarantee_leaves_nothing_proved(made, tmp_pat
     assert "refutes" in answer(dossier, "nist-correctness").text
 
 
+@pytest.mark.parametrize(
+    ("guarantee", "most", "status"),
+    [
+        ("epsilon = 1, delta = 1e-06", (0.0, 0.9), Status.NOT_DONE),
+        ("epsilon = 1, delta = 1e-06", (0.0, 1.1), Status.TESTED),
+        ("epsilon = 1, delta = 1e-06", (), Status.NOT_DONE),
+        (None, (0.0, 1.1), Status.NOT_DONE),
+    ],
+)
+def test_only_attacks_that_could_refute_the_guarantee_test_it(
+    made, tmp_path, guarantee, most, status
+):
+    bounds = [{"epsilon": 0.0, "most": each} for each in most]
+    folder = edited_audit(made, tmp_path / "audit", guarantee=guarantee, lower_bounds=bounds)
+    dossier = make_dossier([made / "profile", folder], context="public-model")
+    assert answer(dossier, "nist-correctness").status is status
+    assert keys(dossier, Status.TESTED) >= BY_ATTACKS
+
+
+def test_an_audit_of_a_model_without_a_guarantee_tests_no_guarantee(made, tmp_path):
+    folder = edited_audit(
+        made, tmp_path / "tree", model="a tree", identity=None, guarantee=None, lower_bounds=[]
+    )
+    assert "nist-correctness" in keys(make_dossier([folder], context="api"), Status.NOT_DONE)
+
+
+def test_a_ledger_with_a_seeded_release_composes_nothing(made, tmp_path):
+    ledger = Ledger.load(ledger_of(made))
+    seeded = [replace(entry, release="0" * 64, seeded=True) for entry in ledger.entries]
+    path = tmp_path / "ledger.json"
+    write_json(path, Audience.CURATOR_ONLY, ledger.with_entries(seeded).to_json())
+    dossier = make_dossier([made / "profile", path], context="api")
+    assert "nist-composition" in keys(dossier, Status.NOT_DONE)
+    assert "seeded noise" in answer(dossier, "nist-composition").text
+
+
+def test_results_of_another_draw_are_refused(made, tmp_path):
+    request = ProfileRequest(
+        source=str(made / "people.csv"),
+        target="income",
+        id_column="number",
+        encoding=made / "public.json",
+        ledger=tmp_path / "ledger.CURATOR-ONLY.json",
+        out=tmp_path / "again",
+    )
+    run_profile(request)
+    given = [made / "profile" / "model.json", tmp_path / "again" / "profile.CURATOR-ONLY.json"]
+    with pytest.raises(InvalidInput, match="different models"):
+        make_dossier(given, context="api")
+    with pytest.raises(InvalidInput, match="profile of another model"):
+        StoredProfile.load(given[1], Release.load(given[0]))
+
+
 def test_black_box_attacks_are_enough_for_an_api_alone(made, tmp_path):
     value = json.loads((made / "audit" / "figures.CURATOR-ONLY.json").read_text())
     attacks = {name: each for name, each in value["attacks"].items() if "gradient" not in name}
-    folder = edited_audit(made, tmp_path / "black-box", attacks=attacks)
+    columns = [{"column": "city"}]
+    folder = edited_audit(made, tmp_path / "black-box", attacks=attacks, disparity=columns)
     for context, status in (("api", Status.TESTED), ("public-model", Status.NOT_DONE)):
         dossier = make_dossier([made / "profile", folder], context=context)
-        assert keys(dossier, status) >= BY_ATTACKS
+        assert keys(dossier, status) >= BY_ATTACKS | {"nist-bias"}
 
 
 def test_groups_are_tested_if_they_were_compared(made, tmp_path):
@@ -224,6 +281,25 @@ def test_a_guarantee_that_bounds_nothing_proves_nothing_about_attacks(made, tmp_
     assert "nist-epsilon" in proved
 
 
+def test_the_risks_of_attacks_are_bounded_if_each_of_them_is(made, tmp_path):
+    request = ProfileRequest(
+        source=str(made / "people.csv"),
+        target="income",
+        id_column="number",
+        encoding=made / "public.json",
+        ledger=tmp_path / "ledger.CURATOR-ONLY.json",
+        epsilon=13.5,
+        out=tmp_path / "profile",
+    )
+    run_profile(request)
+    for baseline, status in ((0.001, Status.PROVED), (0.5, Status.NOT_DONE)):
+        dossier = make_dossier(
+            [tmp_path / "profile"], context="api", baseline={"attribute_inference": baseline}
+        )
+        assert {"edpb-attribute", "gdpr-35-risks"} <= keys(dossier, status)
+        assert "edpb-reconstruction" in keys(dossier, Status.PROVED)
+
+
 def test_context_decides_what_applies(made):
     exempt = {
         context: {
@@ -253,8 +329,9 @@ def test_a_certificate_of_another_model_is_refused(made, tmp_path):
     certificate = made / "after" / "erased" / "certificate.json"
     with pytest.raises(InvalidInput, match="another model"):
         make_dossier([made / "profile", certificate], context="api")
-    with pytest.raises(InvalidInput, match="folder of the released model"):
-        make_dossier([certificate], context="api")
+    for without_model in ([certificate], [made / "audit", certificate]):
+        with pytest.raises(InvalidInput, match="folder of the released model"):
+            make_dossier(without_model, context="api")
     (tmp_path / "two").mkdir()
     shutil.copy(certificate, tmp_path / "two" / "certificate.json")
     with pytest.raises(InvalidInput, match="two certificates"):

@@ -34,9 +34,9 @@ def ledger(tmp_path):
 def forget(program, people_csv, tmp_path):
     """Erase persons from a model; the results go to tmp_path/out."""
 
-    def call(model, *more, data=people_csv, out="o", remove=(FIRST,)):
-        keys = [word for key in remove for word in ("--remove", key)]
-        given = (data, "--model", model, "--id", "number", *keys, "--out", tmp_path / out)
+    def call(model, *more, data=people_csv, out="o", remove=(FIRST,), key="number"):
+        keys = [word for person in remove for word in ("--remove", person)]
+        given = (data, "--model", model, "--id", key, *keys, "--out", tmp_path / out)
         return program("forget", *given, *more)
 
     return call
@@ -299,17 +299,17 @@ def test_a_model_with_a_private_encoding_is_refused(forget, program, people_csv,
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("more", "key", "words"),
     [
-        (("--insert", SECOND), "name persons who leave, or persons who enter"),
-        (("--id", "age"), "is a feature of the model"),
-        (("--target", "city"), "the model predicts 'income'"),
-        (("--id", "nothing"), "nothing"),
+        (("--insert", SECOND), "number", "name persons who leave, or persons who enter"),
+        ((), "age", "is a feature of the model"),
+        (("--target", "city"), "number", "the model predicts 'income'"),
+        ((), "nothing", "nothing"),
     ],
 )
-def test_wrong_options_are_refused(forget, people_csv, tmp_path, ledger, more, words):
+def test_wrong_options_are_refused(forget, people_csv, tmp_path, ledger, more, key, words):
     path = make_model(people_csv, tmp_path / "m")
-    refused(forget(path, *more), tmp_path / "o", words)
+    refused(forget(path, *more, key=key), tmp_path / "o", words)
     assert not ledger.exists()
 
 

@@ -235,6 +235,7 @@ def audit(
         guarantee=theory.guarantee,
         shift=shift,
         fit=fit,
+        identity=None if game.release is None else game.release.identity,
         notices=(*theory.notices, *left_out),
     )
 
@@ -361,6 +362,7 @@ def audit_evidence(
     guarantee: Guarantee | None = None,
     shift: Shift | None = None,
     fit: Fit | None = None,
+    identity: str | None = None,
     notices: tuple[str, ...] = (),
 ) -> Audit:
     """Run every attack that ``evidence`` suffices for; ``truth`` (n,) states the members."""
@@ -398,6 +400,7 @@ def audit_evidence(
         shift=_with_bound(shift, scores, truth, best, options),
         chosen_by=chosen_by,
         fit=fit,
+        identity=identity,
         notices=notices,
     )
 

@@ -117,6 +117,8 @@ class Audit(ScalarTable):
         for all rows (``constant propensity``) or one of each (``propensity``); or ``unknown``.
     fit : Fit, optional
         How well an existing model predicts its rows; None if unknown, or if it was trained here.
+    identity : str, optional
+        The :attr:`expost.release.Release.identity` of a model of expost; None for other models.
     notices : tuple[str, ...], default=()
         What a reader of the figures must know.
     """
@@ -137,6 +139,7 @@ class Audit(ScalarTable):
     shift: Shift | None = None
     chosen_by: str = "unknown"
     fit: Fit | None = None
+    identity: str | None = None
     notices: tuple[str, ...] = ()
 
     audience = Audience.CURATOR_ONLY
@@ -365,6 +368,7 @@ class Audit(ScalarTable):
             "meaning": Audience.NEEDS_REVIEW.meaning,
             "warning": WARNING,
             "model": self.description,
+            "identity": self.identity,
             "members": int(np.count_nonzero(self.truth)),
             "non_members": int(np.count_nonzero(~self.truth)),
             "references": self.models,

@@ -18,7 +18,7 @@ from typing import (
 )
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperOption
 
 from expost.jobs.options import Option, flag_of, options_of
 
@@ -77,11 +77,22 @@ def add_command(
 
 
 class _Command(TyperCommand):
-    """A command that answers an unknown option with the one that was meant."""
+    """A command that answers an unknown option with the one that was meant.
+
+    It refuses a second value of an option: the first one would be ignored.
+    """
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        given = [*args]
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
+            _, _, order = self.make_parser(ctx).parse_args(args=given)
+            for each in self.params:
+                single = isinstance(each, TyperOption) and not (each.multiple or each.is_flag)
+                if single and order.count(each) > 1:
+                    hint = f"'{each.opts[0]}'"
+                    raise typer.BadParameter("is given twice; state it once.", param_hint=hint)
+            return rest
         except Exception as error:
             if hasattr(error, "possibilities") and hasattr(error, "option_name"):
                 from expost._checks import closest

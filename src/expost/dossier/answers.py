@@ -7,7 +7,7 @@ result that it comes from.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from expost.dossier.evidence import Evidence
 from expost.dossier.items import Deployment, Status
@@ -22,6 +22,7 @@ from expost.numbers import (
     percent,
     share,
 )
+from expost.policy.facts import composed_epsilon
 from expost.risk.attacks import RISKS
 from expost.types import Audience
 
@@ -285,10 +286,15 @@ def _likelihood(evidence: Evidence, deployment: Deployment) -> Answer:
 
 def _largest(evidence: Evidence, text: str, *more: Figure, bound: float = 0.0) -> Answer:
     """Return the bound on the posterior of any person, after other figures and their bound."""
-    posterior = None if evidence.bounds is None else evidence.bounds.posterior
-    largest = max(bound, 1.0 if posterior is None else posterior)
+    largest = max(bound, _largest_posterior(evidence))
     figures = (*more, *_posterior(evidence), *_most_exposed(evidence))
     return _proved(evidence, text, *figures, bound=largest)
+
+
+def _largest_posterior(evidence: Evidence) -> float:
+    """Return the bound on the posterior of any person; 1 if there is none."""
+    posterior = None if evidence.bounds is None else evidence.bounds.posterior
+    return 1.0 if posterior is None else float(posterior)
 
 
 def _unit_of(evidence: Evidence) -> str:
@@ -363,7 +369,8 @@ def _risks(evidence: Evidence, deployment: Deployment) -> Answer:
         *_most_exposed(evidence),
     )
     if evidence.gap is None:
-        return _proved(evidence, text, *figures, bound=_chance(evidence, "reconstruction"))
+        chances = [_chance(evidence, risk) for risk in RISKS]
+        return _proved(evidence, text, *figures, bound=max(_largest_posterior(evidence), *chances))
     tested = "Attacks were run, and nothing is proved."
     answer = _attacked(evidence, deployment, tested)
     return answer if answer.status is Status.TESTED else _with_gap(evidence, answer)
@@ -467,16 +474,16 @@ def _composition(evidence: Evidence, deployment: Deployment) -> Answer:
         return _not_done("No ledger was given.", command="expost ledger DIR")
     if not evidence.is_listed:
         return _not_done(
-            "The ledger does not list the model, or no model was given.",
+            "The ledger does not list the model and its report, or no model was given.",
             command="expost ledger LEDGER --add model.json",
         )
     n, figures = len(listing.releases), []
     figures.append(Figure(label="Releases in the ledger", value=count(n), result="ledger"))
-    epsilon = listing.scalars()["epsilon"]
-    if not isinstance(epsilon, float) or any(entry.read_from_data for entry in listing.entries):
+    epsilon = composed_epsilon(listing)
+    if epsilon == math.inf or any(entry.read_from_data for entry in listing.entries):
         return _not_done(
-            "A release of the ledger has no guarantee, or one that does not cover constants that"
-            " were read from the data, and so have all of them together.",
+            "A release of the ledger has no guarantee, seeded noise, or a guarantee that does not"
+            " cover constants that were read from the data, and so have all of them together.",
             *figures,
         )
     at = f"ε of all of them together, at δ = {number(listing.delta, 'up')}"
@@ -517,12 +524,21 @@ def _correctness(evidence: Evidence, deployment: Deployment) -> Answer:
     )
     if evidence.is_refuted:
         text = (
-            "An attack refutes the guarantee of the model. Do not share the model before this is"
+            "A result refutes the guarantee of the model. Do not share the model before this is"
             " explained."
         )
     else:
         text = "Attacks were run on the model, and what they prove was compared with its guarantee."
-    return _attacked(evidence, deployment, text, *lower)
+    answer = _attacked(evidence, deployment, text, *lower)
+    if answer.status is not Status.TESTED or evidence.is_refuted or evidence.could_refute:
+        return answer
+    return _not_done(
+        "Attacks were run, but none of them could have refuted the guarantee of the model: there is"
+        " no guarantee, or attacks that are always right would not prove more with so few rows and"
+        " references.",
+        *answer.figures,
+        command=f"{_AUDIT} --references 128",
+    )
 
 
 def _bias(evidence: Evidence, deployment: Deployment) -> Answer:
@@ -532,19 +548,19 @@ def _bias(evidence: Evidence, deployment: Deployment) -> Answer:
             " success of attacks may differ.",
             command=f"{_AUDIT} --group COLUMN",
         )
+    command = f"{_AUDIT} --group COLUMN"
     if evidence.is_confounded:
-        return _not_done(_CONFOUNDED, command=f"{_AUDIT} --group COLUMN")
-    return Answer(
-        status=Status.TESTED,
-        text="The success of the strongest attack was compared between groups.",
-        figures=(
-            Figure(
-                label="Columns by which groups were compared",
-                value=count(evidence.groups),
-                result="audit",
-            ),
-        ),
+        return _not_done(_CONFOUNDED, command=command)
+    text = "The success of the strongest attack was compared between groups."
+    answer = _attacked(evidence, deployment, text)
+    if answer.status is not Status.TESTED:
+        return replace(answer, figures=(), command=command)
+    compared = Figure(
+        label="Columns by which groups were compared",
+        value=count(evidence.groups),
+        result="audit",
     )
+    return replace(answer, figures=(compared,))
 
 
 def _group_accuracy(evidence: Evidence, deployment: Deployment) -> Answer:

@@ -27,6 +27,10 @@ __all__ = ["BASELINE", "Evidence", "ResultFile", "read_evidence"]
 
 # The chance of success without a release, of attacks beyond membership.
 BASELINE = 1 / 1000
+_ALONE = (
+    "RESULT: name the folder of the released model too; a certificate alone does not say which"
+    " guarantee the model has."
+)
 # What a format is called, and the name of its copy in a dossier.
 _KINDS = {
     Release.FORMAT: ("model", "result-model.json"),
@@ -127,8 +131,8 @@ class Evidence:
 
     @property
     def is_refuted(self) -> bool:
-        """Whether an audit refutes the guarantee."""
-        return any(audit.refuted for audit in self.facts.audits)
+        """Whether an audit or a profile refutes the guarantee."""
+        return self.facts.is_refuted
 
     @property
     def is_confounded(self) -> bool:
@@ -142,7 +146,7 @@ class Evidence:
         if guarantee is None:
             return "No released model was given.", "expost profile DATA --target COLUMN --out DIR"
         if self.is_refuted:
-            return "An audit refutes the guarantee of the model.", ""
+            return "A result refutes the guarantee of the model.", ""
         again = "expost profile DATA --target COLUMN --encoding public.json --out DIR"
         if not guarantee.epsilon < math.inf or guarantee.remark:
             reason = guarantee.remark or "the model has no guarantee"
@@ -187,16 +191,18 @@ class Evidence:
     @property
     def listing(self) -> Listing | None:
         """All releases of the ledgers; None without a ledger."""
-        if not self.facts.ledgers:
-            return None
-        entries = {entry.release: entry for each in self.facts.ledgers for entry in each.entries}
-        return Listing.of((entry, None) for entry in entries.values())
+        return self.facts.listing()
 
     @property
     def is_listed(self) -> bool:
-        """Whether a ledger lists the model."""
-        names = {each.listed_as for each in self.facts.releases}
-        return any(entry.release in names for each in self.facts.ledgers for entry in each.entries)
+        """Whether the ledgers list everything that was released with the model."""
+        return bool(self.facts.releases) and self.facts.is_listed
+
+    @property
+    def could_refute(self) -> bool:
+        """Whether an attack that is always right would have refuted the guarantee."""
+        least = 0.0 if self.guarantee is None else self.guarantee.epsilon
+        return any(audit.largest_bound > least for audit in self.facts.audits)
 
     @property
     def results(self) -> Iterator[tuple[str, Path]]:
@@ -265,10 +271,7 @@ def read_evidence(
     listed = {path.resolve() for path in certificates}
     others = [path for path in map(Path, paths) if path.resolve() not in listed]
     if not others:
-        raise InvalidInput(
-            "RESULT: name the folder of the released model too; a certificate alone does not say"
-            " which guarantee the model has."
-        )
+        raise InvalidInput(_ALONE)
     given, facts = baselines_of(baseline), read_facts(others)
     files = tuple(_read(path) for path in _files(paths) if _format(path) in _KINDS)
     release = _release(files)
@@ -345,9 +348,11 @@ def _certificate(paths: Sequence[Path], facts: Facts) -> Certificate | None:
             " present model."
         )
     models = {each.release for each in facts.releases}
+    if paths and not models:
+        raise InvalidInput(_ALONE)
     for path in paths:
         certificate = Certificate.load(path)
-        if models and certificate.after.sha256 not in models:
+        if certificate.after.sha256 not in models:
             raise InvalidInput(
                 f"{path}: is of another model than the other results; name the results of the model"
                 " after the erasure."

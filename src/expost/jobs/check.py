@@ -27,6 +27,8 @@ def run(request: CheckRequest) -> tuple[PolicyCheck, dict[str, Path]]:
     named = {name: path for name, path in outputs.items() if path is not None}
     for name, path in named.items():
         _check_output(f"--{name}", path, request)
+    if len({path.resolve() for path in named.values()}) < len(named):
+        raise InvalidInput(f"--markdown {str(request.markdown)!r}: is --junit too; name two files.")
     outcome = check(request.paths, policy)
     contents = {"junit": junit(outcome), "markdown": render_markdown(page_of(outcome))}
     files = {
@@ -55,6 +57,10 @@ def _check_output(flag: str, path: Path, request: CheckRequest) -> None:
     if path.exists() and not request.force:
         raise InvalidInput(
             f"{flag} {str(path)!r}: exists; name another file, or pass --force to write over it."
+        )
+    if path.exists() and any(is_same_file(path.parent, each) for each in request.paths):
+        raise InvalidInput(
+            f"{flag} {str(path)!r}: is in a folder of results; name a file in another folder."
         )
     if not path.absolute().parent.is_dir():
         raise InvalidInput(f"{flag} {str(path)!r}: its folder does not exist; create it.")

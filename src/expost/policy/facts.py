@@ -10,7 +10,7 @@ guarantee is the stored one, which is never stronger than the requested ε.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -21,14 +21,23 @@ from scipy.special import expit
 
 from expost.errors import InvalidInput
 from expost.files.atomic import read_json
-from expost.ledger import Ledger
+from expost.ledger import Ledger, Listing
 from expost.numbers import summed_up
 from expost.profiles.stored import check_listed, finite, read_rows
 from expost.publishing.report import PublishedReport
 from expost.release import Release
 from expost.types import Audience, FloatArray
 
-__all__ = ["AuditFacts", "Facts", "GuaranteeFacts", "ProfileFacts", "certainties", "read_facts"]
+__all__ = [
+    "AuditFacts",
+    "ChoiceFacts",
+    "Facts",
+    "GuaranteeFacts",
+    "ProfileFacts",
+    "certainties",
+    "composed_epsilon",
+    "read_facts",
+]
 
 _MADE = "%Y-%m-%d %H:%M UTC"
 # The kinds of pages whose figures are evidence; each needs a date.
@@ -38,6 +47,24 @@ _INTERVAL = ("loss_low", "loss_high")
 # More than the roundings of sigmoid.
 _ROUNDING = 1 + 8 * 2.0**-52
 _UNKNOWN = (LookupError, TypeError, ValueError, AttributeError)
+
+
+def composed_epsilon(listing: Listing) -> float:
+    """Return ε of all releases together; infinite if one guarantees nothing or was seeded.
+
+    Parameters
+    ----------
+    listing : Listing
+        The releases, and the δ at which they are composed.
+
+    Returns
+    -------
+    float
+        ε, rounded up.
+    """
+    if listing.comparison is None or any(entry.seeded for entry in listing.entries):
+        return math.inf
+    return listing.comparison.row("pld").epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +81,12 @@ class GuaranteeFacts:
         The audience of the release; None where it is not a release.
     release : str
         The checksum of the model.
-    listed_as : str, optional
-        How a ledger lists the model; None where it is not a release.
-    description : str, optional
-        The model in one line.
+    listed_as : tuple[str, ...], default=()
+        How a ledger lists everything that was released; empty where it is not a release.
+    model_epsilon : float, default=math.inf
+        ε of the model alone, as it was requested.
+    description, identity : str, optional
+        The model in one line, and the digest that tells it from another draw.
     remark : str, default=""
         Why there is no guarantee, or what it does not cover.
     """
@@ -67,8 +96,10 @@ class GuaranteeFacts:
     delta: float
     release: str
     audience: Audience | None = None
-    listed_as: str | None = None
+    listed_as: tuple[str, ...] = ()
+    model_epsilon: float = math.inf
     description: str | None = None
+    identity: str | None = None
     remark: str = ""
 
 
@@ -78,17 +109,22 @@ class ProfileFacts:
 
     Parameters
     ----------
-    description : str
-        The model in one line.
+    description, identity : str, str | None
+        The model in one line, and the digest that tells it from another draw; None if it is none of
+        expost.
     certainty : FloatArray, optional
         (n,) sorted, the upper end of each; None if the table of rows is not there.
     utility : Mapping[str, float]
         AUC or R², on the training rows.
+    refutes : bool
+        Whether the loss of a row certifiably exceeds an ε that was guaranteed without exception.
     """
 
     description: str
+    identity: str | None
     certainty: FloatArray | None
     utility: Mapping[str, float]
+    refutes: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,12 +133,16 @@ class AuditFacts:
 
     Parameters
     ----------
-    description : str
-        The attacked model in one line.
+    description, identity : str, str | None
+        The attacked model in one line, and the digest that tells it from another draw; None if it
+        is none of expost.
     attacks : Mapping[str, Mapping[str, Any]]
         The figures of each attack that was run.
     refuted : bool
         Whether the audit refutes the guarantee of the model.
+    largest_bound : float
+        The largest lower bound on ε that its attacks could have proved; 0 if the audit knows of no
+        guarantee that a bound was compared with.
     references : int
         The number of references; 0 if there were none, or it is not known.
     chosen_by : str
@@ -112,11 +152,29 @@ class AuditFacts:
     """
 
     description: str
+    identity: str | None
     attacks: Mapping[str, Mapping[str, Any]]
     refuted: bool
+    largest_bound: float
     references: int
     chosen_by: str
     confounded: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceFacts:
+    """What a choice of ε states.
+
+    Parameters
+    ----------
+    epsilon : float
+        The recommended ε; infinite if none was recommended.
+    utility : Mapping[str, float]
+        AUC or R² of models at that ε, held out.
+    """
+
+    epsilon: float
+    utility: Mapping[str, float]
 
 
 @dataclass(kw_only=True)
@@ -127,7 +185,7 @@ class Facts:
     ledgers: list[Ledger] = field(default_factory=list)
     profiles: list[ProfileFacts] = field(default_factory=list)
     audits: list[AuditFacts] = field(default_factory=list)
-    utilities: list[Mapping[str, float]] = field(default_factory=list)
+    choices: list[ChoiceFacts] = field(default_factory=list)
     dates: list[tuple[str, datetime]] = field(default_factory=list)
     undated: list[str] = field(default_factory=list)
     # Whether a page explains a guarantee of no model, which was typed.
@@ -136,15 +194,45 @@ class Facts:
     @property
     def releases(self) -> list[GuaranteeFacts]:
         """The guarantees of releases."""
-        return [each for each in self.guarantees if each.listed_as is not None]
+        return [each for each in self.guarantees if each.listed_as]
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether an audit or a profile refutes the guarantee of the model."""
+        return any(each.refuted for each in self.audits) or any(
+            each.refutes for each in self.profiles
+        )
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the ledgers list everything that was released with the model."""
+        listed = {entry.release for ledger in self.ledgers for entry in ledger.entries}
+        return all(listed.issuperset(each.listed_as) for each in self.releases)
+
+    def listing(self, delta: float | None = None) -> Listing | None:
+        """Return all releases of the ledgers, each once; None if there is none.
+
+        Parameters
+        ----------
+        delta : float, optional
+            The δ at which they are composed; None: that of ``expost ledger``.
+
+        Returns
+        -------
+        Listing | None
+            The releases.
+        """
+        entries = {entry.release: entry for each in self.ledgers for entry in each.entries}
+        return Listing.of(((entry, None) for entry in entries.values()), delta) if entries else None
 
     def check_one_model(self) -> None:
         """Refuse results of different models."""
         models = {each.release for each in self.guarantees}
-        described = {each.description for each in self.releases}
-        described |= {each.description for each in self.profiles}
-        described |= {each.description for each in self.audits}
-        if len(models) > 1 or len(described) > 1:
+        # Two draws with the same settings have the same description.
+        named = {(each.description, each.identity) for each in self.releases}
+        named |= {(each.description, each.identity) for each in self.profiles}
+        named |= {(each.description, each.identity) for each in self.audits}
+        if len(models) > 1 or len(named) > 1:
             raise InvalidInput(
                 "RESULT: the results are of different models; check each model with its own"
                 " results."
@@ -260,9 +348,20 @@ def _report(facts: Facts, path: Path) -> Sequence[str]:
     report, written = PublishedReport.load(path), read_json(path)
     own = _guarantee("published report", report.release, written["model"], report.audience)
     epsilon, delta = report.spending.together
-    total = {"epsilon": max(epsilon, own.epsilon), "delta": max(delta, own.delta)}
-    facts.guarantees.append(GuaranteeFacts(**{**vars(own), **total}))
+    entries = report.entries(written, **_line(own.source))
+    total = replace(
+        own,
+        epsilon=max(epsilon, own.epsilon),
+        delta=max(delta, own.delta),
+        listed_as=tuple(entry.release for entry in entries),
+    )
+    facts.guarantees.append(total)
     return ()
+
+
+def _line(source: str) -> dict[str, Any]:
+    """Return what a line of a ledger states and no fact depends on."""
+    return {"name": source, "made": "2000-01-01T00:00:00Z", "data": None}
 
 
 def _guarantee(
@@ -271,7 +370,7 @@ def _guarantee(
     """Return the stored guarantee of a model; it may be weaker than the ε that was requested."""
     mechanism = release.mechanism
     epsilon, delta, remark = mechanism.epsilon, mechanism.delta or 0.0, ""
-    line: dict[str, Any] = {"name": source, "made": "2000-01-01T00:00:00Z", "data": None}
+    line = _line(source)
     entries = release.entries_alone(written, **line)
     if release.seeded:
         epsilon, remark = math.inf, "the noise was seeded, so the model is not private"
@@ -287,8 +386,10 @@ def _guarantee(
         delta=delta,
         audience=audience,
         release=written["sha256"],
-        listed_as=release.entries(written, **line)[-1].release,
+        listed_as=tuple(entry.release for entry in release.entries(written, **line)),
+        model_epsilon=mechanism.epsilon,
         description=mechanism.describe(),
+        identity=release.identity,
         remark=remark,
     )
 
@@ -344,7 +445,13 @@ def _profile(facts: Facts, path: Path) -> Sequence[str]:
     if fit is not None and fit["measure"] == "R²":
         utility["r2"] = _score(fit["released"])
     facts.profiles.append(
-        ProfileFacts(description=str(value["model"]), certainty=certainty, utility=utility)
+        ProfileFacts(
+            description=str(value["model"]),
+            identity=_identity(value),
+            certainty=certainty,
+            utility=utility,
+            refutes=value["guarantee_exceeded"] is not False,
+        )
     )
     return ("profile",)
 
@@ -353,6 +460,14 @@ def _rows(path: Path, table: Any, count: Any) -> FloatArray | None:
     """Return the sorted certainties of all rows of a profile; None if they are not there."""
     columns = read_rows(path, table, count, _INTERVAL)
     return None if columns is None else certainties(*(columns[name] for name in _INTERVAL))
+
+
+def _identity(value: Mapping[str, Any]) -> str | None:
+    """Return the digest of the model; a file that was written without one is refused."""
+    identity = value["identity"]
+    if identity is not None and not isinstance(identity, str):
+        raise TypeError
+    return identity
 
 
 def _score(value: Any, least: float = -math.inf) -> float:
@@ -396,8 +511,10 @@ def _audit(facts: Facts, path: Path) -> Sequence[str]:
     facts.audits.append(
         AuditFacts(
             description=str(value["model"]),
+            identity=_identity(value),
             attacks=attacks,
-            refuted=value["guarantee_refuted"] is True,
+            refuted=value["guarantee_refuted"] is not False,
+            largest_bound=_largest_bound(value),
             references=int(finite(value.get("references") or 0)),
             chosen_by=chosen_by,
             # As AuditResult.is_confounded.
@@ -405,6 +522,13 @@ def _audit(facts: Facts, path: Path) -> Sequence[str]:
         )
     )
     return ("audit",)
+
+
+def _largest_bound(value: Mapping[str, Any]) -> float:
+    """Return the largest lower bound on ε that the attacks could have proved."""
+    if value["guarantee"] is None:
+        return 0.0
+    return max((finite(bound["most"]) for bound in value["lower_bounds"]), default=0.0)
 
 
 def _choice(facts: Facts, path: Path) -> Sequence[str]:
@@ -419,7 +543,8 @@ def _choice(facts: Facts, path: Path) -> Sequence[str]:
             if name in utility and recommended in epsilons:
                 index = epsilons.index(recommended)
                 scores[name] = _score(utility[name]["low"][index])
-    facts.utilities.append(scores)
+    epsilon = math.inf if recommended is None else finite(recommended)
+    facts.choices.append(ChoiceFacts(epsilon=epsilon, utility=scores))
     return ("epsilon",)
 
 

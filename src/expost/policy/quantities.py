@@ -29,6 +29,8 @@ __all__ = [
 
 # The false-positive rates at which an audit stores true-positive rates.
 RATES = (0.01, 0.001)
+# Past this an integer need not be a float64, and no table has so many rows.
+_MOST_ROWS = 2**53
 
 
 def positive(name: str, value: Any) -> float:
@@ -60,7 +62,10 @@ def count(name: str, value: Any) -> float:
     """Return a number of rows, which ``--fail-on`` passes as a float."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return float(_checks.integer(name, value, least=0))
+    rows = _checks.integer(name, value, least=0)
+    if rows > _MOST_ROWS:
+        raise InvalidInput(f"{name}: is above {_MOST_ROWS:,}, so it limits nothing; lower it.")
+    return float(rows)
 
 
 def rate(name: str, value: Any) -> float:

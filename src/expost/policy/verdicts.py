@@ -6,7 +6,7 @@ unless the curator requests the others.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -19,8 +19,7 @@ import numpy as np
 from expost import _checks
 from expost.errors import InvalidInput
 from expost.files.sealed import plain
-from expost.ledger import Listing
-from expost.policy.facts import Facts, read_facts
+from expost.policy.facts import Facts, composed_epsilon, read_facts
 from expost.policy.policy import Policy
 from expost.policy.quantities import RATES, Limit
 from expost.results import Displayed
@@ -246,10 +245,10 @@ def _compared(limit: Limit, values: Sequence[float], reason: str = "") -> Findin
 
 
 def _guaranteed(case: _Case, limit: Limit) -> Finding:
-    """Compare ε or δ; a guarantee that an audit refutes satisfies no limit."""
+    """Compare ε or δ; a guarantee that a result refutes satisfies no limit."""
     guarantees = case.facts.guarantees
-    if guarantees and any(audit.refuted for audit in case.facts.audits):
-        reason = "an audit contradicts the guarantee"
+    if guarantees and case.facts.is_refuted:
+        reason = "an audit or a profile contradicts the guarantee"
         return Finding(limit=limit, verdict=Verdict.VIOLATED, reason=reason, reviewed=True)
     if not guarantees and case.facts.typed:
         return _unanswered(
@@ -266,19 +265,14 @@ def _guaranteed(case: _Case, limit: Limit) -> Finding:
 
 
 def _composed(case: _Case, limit: Limit) -> Finding:
-    ledgers = case.facts.ledgers
-    listed = {entry.release for ledger in ledgers for entry in ledger.entries}
-    if not ledgers or not listed:
+    listing = case.facts.listing(limit.at)
+    if listing is None:
         return _unanswered(limit)
-    if not {each.listed_as for each in case.facts.releases} <= listed:
-        return _unanswered(limit, "the ledger does not list the model; add it to the ledger")
-    values = []
-    for ledger in ledgers:
-        listing = Listing.of([(entry, None) for entry in ledger.entries], limit.at)
-        epsilon = listing.scalars()["epsilon"]
-        seeded = any(entry.seeded for entry in ledger.entries)
-        values.append(math.inf if seeded or epsilon == "infinity" else float(epsilon))
-    return _compared(limit, values)
+    if not case.facts.is_listed:
+        return _unanswered(
+            limit, "the ledger does not list the model and its report; add them to the ledger"
+        )
+    return _compared(limit, [composed_epsilon(listing)])
 
 
 def _audience(case: _Case, limit: Limit) -> Finding:
@@ -330,9 +324,16 @@ def _share_above(certainty: FloatArray, limit: Limit) -> float:
 
 
 def _utility(case: _Case, limit: Limit) -> Finding:
-    """Compare the profile of the model if there is one, else the choice of ε."""
-    profiles: Sequence[Mapping[str, float]] = [each.utility for each in case.facts.profiles]
-    sources = profiles or case.facts.utilities
+    """Compare the profile of the model if there is one, else the choice of an ε that it has."""
+    facts = case.facts
+    sources = [each.utility for each in facts.profiles or facts.choices]
+    models = [each.model_epsilon for each in facts.releases]
+    if not facts.profiles and any(
+        choice.epsilon > epsilon for choice in facts.choices for epsilon in models
+    ):
+        return _unanswered(
+            limit, "the choice is of a larger ε than that of the model; name its profile"
+        )
     if any(limit.name not in utility for utility in sources):
         return _unanswered(limit, "the given results do not hold this figure")
     return _compared(limit, [utility[limit.name] for utility in sources])
@@ -360,11 +361,16 @@ def _attacked(case: _Case, limit: Limit) -> Finding:
 
 
 def _doubted(case: _Case, finding: Finding) -> Finding:
-    """Return a finding on attacks, with a remark if an audit is confounded; that needs review."""
+    """Return a finding on attacks, with a remark if an audit is confounded; that needs review.
+
+    Attacks on such rows show neither leakage nor its absence: no figure of them satisfies a limit.
+    """
     if not any(audit.confounded for audit in case.facts.audits):
         return finding
     remark = "members and non-members differ without the model, so that attacks prove little"
     reason = f"{finding.reason}; {remark}" if finding.reason else remark
+    if finding.verdict is Verdict.SATISFIED and finding.measured is not None:
+        finding = replace(finding, verdict=Verdict.NOT_ANSWERABLE)
     return replace(finding, reason=reason, reviewed=True)
 
 

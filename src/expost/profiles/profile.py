@@ -631,6 +631,7 @@ class Profile(ScalarTable):
             "audience": self.audience.value,
             "meaning": self.audience.meaning,
             "model": self.description,
+            "identity": None if self.release is None else self.release.identity,
             "relation": self.relation.value,
             "unit": self.unit,
             "rows": self.rows,

@@ -64,7 +64,7 @@ class StoredProfile:
                 f"{path}: the model.json of this profile is not in its folder; copy it there."
             )
         release = Release.load(model) if release is None else release
-        if content.get("model") != release.mechanism.describe():
+        if content.get("identity") != release.identity:
             raise InvalidInput(f"{path}: is a profile of another model; name its own model.json.")
         return cls(path=path, content=content, release=release)
 
