@@ -36,6 +36,7 @@ from expost.report.sections.published_form import (
     CERTAINTY,
     EXPOSURE,
     certainty_sentence,
+    fixed_row,
     form_section,
     verdict_remarks,
 )
@@ -328,9 +329,10 @@ def _answers(report: PublishedReport, answers: Sequence[Answer]) -> Section:
     if report.exposure_bound.is_uniform:
         remarks.append("They hold for all rows at once, also for rows that were made up.")
     else:
+        published = "the model" if report.budget is None else "the model or this report"
         remarks.append(
-            "They hold for a row that was fixed before the noise of the model was drawn, as yours"
-            " was, and not for rows that are picked or made up after looking at the model."
+            f"{fixed_row(report)}, and not for rows that are picked or made up after looking at"
+            f" {published}."
         )
     if len(answers) > 1:
         remarks.append(
