@@ -23,7 +23,7 @@ from expost.engine import SILENT, Progress
 from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes, write_json
 from expost.files.model_format import model_format
-from expost.jobs.audit_files import FileReader, ReferenceTrainer
+from expost.jobs.audit_files import EMPTY, FileReader, ReferenceTrainer
 from expost.jobs.audit_rows import (
     EstimatorReader,
     ModelReader,
@@ -154,7 +154,7 @@ def _attacked(
             source=job.title,
             made=run.made,
         ),
-        next_steps=_next(job),
+        next_steps=_next(job, result),
     )
     progress.phase("writing the report")
     files = _write(run.workspace, result, page)
@@ -479,8 +479,10 @@ def _settings(job: AuditRequest, seed: int) -> tuple[Setting, ...]:
     settings.append(
         setting("seed", seed if job.seed is not None else f"{seed}, drawn", job.seed is not None)
     )
-    if job.arrays is None and job.model is None:
-        text = ", ".join(map(repr, job.missing)) or "none"
+    is_file = _is_foreign(job)
+    if job.arrays is None and (job.model is None or is_file):
+        missing = EMPTY if is_file and not job.is_given("missing") else job.missing
+        text = ", ".join(map(repr, missing)) or "none"
         settings.append(setting("missing cells", text, job.is_given("missing")))
         if job.drop:
             settings.append(setting("dropped columns", ", ".join(map(repr, job.drop)), True))
@@ -497,9 +499,10 @@ def _chosen_by(job: AuditRequest) -> tuple[str, bool]:
     return "as given; not known to be chosen at random", True
 
 
-def _next(job: AuditRequest) -> tuple[Code, ...]:
+def _next(job: AuditRequest, result: Audit) -> tuple[Code, ...]:
     """Return the next command: the choice of an ε, if there is a table."""
-    choose = command_line(job, "epsilon", EpsilonRequest, (TABLE,), drop=_weights(job))
+    loss = ("--loss", "squared") if result.fit is not None and result.fit.is_regression else ()
+    choose = command_line(job, "epsilon", EpsilonRequest, (TABLE,), *loss, drop=_weights(job))
     return () if choose is None else (Code(text=shlex.join(choose), purpose="recommend an ε"),)
 
 

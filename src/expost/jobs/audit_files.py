@@ -29,7 +29,7 @@ from expost.errors import InvalidInput, require
 from expost.jobs.audit_rows import Part
 from expost.notices import listed
 
-__all__ = ["FileReader", "ReferenceTrainer"]
+__all__ = ["EMPTY", "FileReader", "ReferenceTrainer"]
 
 # Cells that count as missing: other strings may be categories that the model knows.
 EMPTY = ("",)
@@ -179,20 +179,22 @@ class FileReader:
         if classes is None or getattr(self.model, "predicts_numbers", False):
             numbers = _as_numbers(labels)
             if numbers is None:
+                assumed = getattr(self.model, "is_assumed", False)
+                remedy = ", or --classes if its output is a probability" if assumed else ""
                 raise InvalidInput(
                     f"target {self.target!r}: holds strings, and {self.loaded.path} predicts"
-                    " numbers; name another column, or --classes if its output is a probability."
+                    f" numbers; name another column{remedy}."
                 )
             return numbers
         known = np.asarray(classes)
         matched = _matched_labels(labels, known)
         if matched is None:
             shown = listed([repr(str(value)) for value in known])
-            remedy = (
-                "name the labels in the order of its outputs with --classes"
-                if known.dtype.kind in "iu"
-                else "drop rows with other labels"
-            )
+            remedy = "drop rows with other labels"
+            if getattr(self.model, "is_numbered", False):
+                remedy = "name the labels in the order of its outputs with --classes"
+            elif known.dtype.kind in "iuf":
+                remedy = "write these numbers into it"
             raise InvalidInput(
                 f"target {self.target!r}: holds labels that {self.loaded.path} does not know; its"
                 f" classes are {shown}. Name the right column, or {remedy}."
