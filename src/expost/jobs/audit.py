@@ -7,6 +7,7 @@ completely or not at all; finished reference models are stored for ``--resume``.
 import hashlib
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -416,9 +417,16 @@ def _check_apart(members: Part, others: Part) -> None:
                 f"--holdout: {shared} of its ids are in DATA too; leave those rows out, because the"
                 " model was trained on them."
             )
-    same = (members.X.shape, members.labels.shape) == (others.X.shape, others.labels.shape)
-    if same and list(_rows_of(members)) == list(_rows_of(others)):
-        raise InvalidInput("--holdout: holds the rows of DATA; name a table of other rows.")
+    known, rows = Counter(_rows_of(members)), list(_rows_of(others))
+    same = sum(row in known for row in rows)
+    repeated = sum(count for count in known.values() if count > 1)
+    # Rows of few values repeat themselves, in the table as between tables.
+    mostly = 2 * same > len(rows) and 2 * repeated < known.total()
+    if mostly or known == Counter(rows):
+        raise InvalidInput(
+            f"--holdout: {same} of its {len(rows)} rows are rows of DATA, on which the model was"
+            " trained; name a table of other rows."
+        )
 
 
 def _alike(option: str, part: Part, members: Part) -> list[str]:
