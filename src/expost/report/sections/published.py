@@ -287,6 +287,15 @@ def _alerts(report: PublishedReport, answers: Sequence[Answer]) -> Iterator[Aler
     warning = report.release.mechanism.forecast.warning
     if warning is not None:
         yield Alert(severity="problem", title="The model is useless.", text=symbols(warning))
+    if report.is_void:
+        yield Alert(
+            severity="problem",
+            title="The bound is 100 % for everyone.",
+            text=(
+                f"With failure probability {up(report.failure_probability)} the report bounds"
+                " nothing; publish it again with a larger one (--failure-probability)."
+            ),
+        )
     if report.read_from_data:
         names = one_line(listed(report.read_from_data, most=4))
         yield Alert(
