@@ -163,6 +163,23 @@ def test_a_regression_in_a_file(ask, tmp_path):
     assert step.text.endswith(" --target 'worst area' --loss squared")
 
 
+def test_a_column_that_is_left_out_is_not_said_to_be_absent(ask, tmp_path):
+    saved = save("onnx", tmp_path)
+    for options in (("--drop", COLUMNS[0]), ("--propensity", COLUMNS[0])):
+        done = ask(saved.path, *options)
+        assert done.code == 2
+        assert "does not have" not in done.err
+        assert "column 'mean_radius', which is named by" in done.err
+
+
+@pytest.mark.parametrize("option", [("--trust-pickle",), ("--trust-type", "a.b")], ids=str)
+def test_trust_that_a_file_does_not_need_is_refused(ask, tmp_path, option):
+    done = ask(save("onnx", tmp_path).path, *option)
+    assert done.code == 2
+    assert option[0] in done.err
+    assert "is ONNX" in done.err
+
+
 def test_what_was_left_out_is_among_the_settings(ask, tmp_path):
     saved = save("onnx-matrix", tmp_path)
     settings = {

@@ -23,7 +23,7 @@ from expost.auditing.targets import EstimatorTarget, target_of
 from expost.engine import SILENT, Progress
 from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes, write_json
-from expost.files.model_format import model_format
+from expost.files.model_format import ModelFormat, model_format
 from expost.jobs.audit_files import EMPTY, FileReader, ReferenceTrainer
 from expost.jobs.audit_rows import (
     EstimatorReader,
@@ -67,6 +67,8 @@ _OF_TABLES = (
 )
 # The options of a saved model of another library.
 _OF_FILES = ("trust_pickle", "trust_types", "classes")
+# The formats that need trust.
+_TRUSTED = {"trust_pickle": ModelFormat.PICKLE, "trust_types": ModelFormat.SKOPS}
 _NO_REFERENCES = (
     "The saved model cannot be trained again, so there are no reference models, and attacks that"
     " compare with some were not made. Name the class it was trained by with --estimator to train"
@@ -219,7 +221,13 @@ def _check_model(job: AuditRequest) -> None:
     """Refuse options that do not apply to the model."""
     flags = options_of(AuditRequest)
     if job.model is not None and _is_foreign(job):
-        check_trust(job.model, trust_pickle=job.trust_pickle)
+        kind = check_trust(job.model, trust_pickle=job.trust_pickle)
+        for name, own in _TRUSTED.items():
+            if job.is_given(name) and kind is not own:
+                raise InvalidInput(
+                    f"{flag_of(name, flags[name])}: is for {own.value}, and {job.model} is"
+                    f" {kind.value}; leave it out."
+                )
         if job.is_given("references") and job.references and _lacks_trainer(job):
             raise InvalidInput(
                 f"--references: {job.model} cannot be trained again; name the class that trains"

@@ -90,7 +90,7 @@ class FileReader:
                     f"column {name!r}: is not in the table.{_checks.did_you_mean(name, names)}"
                 )
         available = [name for name in names if name not in {target, id_column, *drop}]
-        columns, notices = _chosen_columns(loaded, available)
+        columns, notices = _chosen_columns(loaded, available, names)
         reader = cls(
             loaded=loaded,
             target=target,
@@ -203,7 +203,7 @@ class FileReader:
 
 
 def _chosen_columns(
-    loaded: LoadedModel, available: list[str]
+    loaded: LoadedModel, available: list[str], names: list[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the columns of the table that the model takes, and notices."""
     if loaded.columns is None:
@@ -219,9 +219,16 @@ def _chosen_columns(
         return tuple(available), (notice,)
     # Libraries replace spaces and signs in names.
     plain = {re.sub(r"\W", "_", name): name for name in reversed(available)}
+    left_out = {re.sub(r"\W", "_", name) for name in names}
     chosen = []
     for name in loaded.columns:
-        match = name if name in available else plain.get(re.sub(r"\W", "_", name))
+        own = re.sub(r"\W", "_", name)
+        match = name if name in available else plain.get(own)
+        if match is None and own in left_out:
+            raise InvalidInput(
+                f"{loaded.path}: takes column {name!r}, which is named by --target, --id, --drop or"
+                " --propensity; leave it for the model."
+            )
         if match is None:
             raise InvalidInput(
                 f"{loaded.path}: takes column {name!r}, which the table does not have."
