@@ -440,7 +440,7 @@ def test_options_that_do_not_go_together(ask, program, people_csv, others_csv, t
     refused(ask(model=None), out, "give exactly one")
     refused(ask("--arrays x.npz"), out, "--estimator, --arrays: give exactly one")
     refused(ask("--coins"), out, "--coins | --holdout")
-    refused(ask("--holdout", people_csv), out, "holds the rows of DATA")
+    refused(ask("--holdout", people_csv), out, "rows are rows of DATA")
     refused(ask("--id number --holdout", people_csv), out, "60 of its ids")
     command = ("profile", people_csv, "--target", "income", "--out", tmp_path / "p")
     assert program(*command).code == 0
@@ -455,6 +455,35 @@ def test_options_that_do_not_go_together(ask, program, people_csv, others_csv, t
     table[9][1] = "kanarie"
     (tmp_path / "bad.csv").write_text(text(table))
     refused(ask("--holdout", tmp_path / "bad.csv"), out, "bad.csv")
+
+
+def test_a_holdout_of_members_is_refused(ask, tmp_path):
+    """A part of DATA, in another order and with other ids, would be an all-clear for any model."""
+    header, *rows = people()
+    rows.reverse()
+    path, out = tmp_path / "part.csv", tmp_path / "o"
+    path.write_text(text([header, *rows[:30], *others()[1:20]]))
+    refused(ask("--holdout", path), out, "30 of its 49 rows are rows of DATA")
+    renamed = [["r" + row[0][1:], *row[1:]] for row in rows[:30]]
+    path.write_text(text([header, *renamed, *others()[1:20]]))
+    refused(ask("--id number --holdout", path), out, "30 of its 49 rows are rows of DATA")
+    # A few may be by chance, and are counted.
+    path.write_text(text([header, *rows[:5], *others()[1:20]]))
+    done = ask("--holdout", path)
+    assert done.code == 0, done.err
+    assert "5 of its 24 rows are identical to rows of DATA" in done.out
+
+
+def test_rows_of_few_values_are_in_both_tables(ask, tmp_path):
+    """Where rows repeat within DATA, those of others are among them by chance."""
+    rng, tables = np.random.default_rng(5), {}
+    for name in ("data", "others"):
+        cells = rng.choice(["a", "b", "c"], (80, 2))
+        tables[name] = tmp_path / f"{name}.csv"
+        tables[name].write_text(text([["one", "income"], *cells.tolist()]))
+    done = ask("--holdout", tables["others"], data=tables["data"])
+    assert done.code == 0, done.err
+    assert "80 of its 80 rows are identical to rows of DATA" in done.out
 
 
 def test_nothing_is_left_of_a_run_that_cannot_be_written(ask, tmp_path, monkeypatch):

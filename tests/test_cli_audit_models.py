@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import expost
 from auditing.saved_models import COLUMNS, KINDS, forest, halves, patients, rows, save, write_tables
@@ -158,6 +158,97 @@ def test_a_regression_in_a_file(ask, tmp_path):
     done = ask(path, "--trust-pickle", "--references", "2", target="worst area")
     assert done.code == 0, done.err
     assert "loss" in result_of(tmp_path / "o")["attacks"]
+    # The next command is of a regression, too.
+    (step,) = page_in(tmp_path / "o").steps
+    assert step.text.endswith(" --target 'worst area' --loss squared")
+
+
+def test_a_column_that_is_left_out_is_not_said_to_be_absent(ask, tmp_path):
+    saved = save("onnx", tmp_path)
+    for options in (("--drop", COLUMNS[0]), ("--propensity", COLUMNS[0])):
+        done = ask(saved.path, *options)
+        assert done.code == 2
+        assert "does not have" not in done.err
+        assert "column 'mean_radius', which is named by" in done.err
+
+
+@pytest.mark.parametrize("option", [("--trust-pickle",), ("--trust-type", "a.b")], ids=str)
+def test_trust_that_a_file_does_not_need_is_refused(ask, tmp_path, option):
+    done = ask(save("onnx", tmp_path).path, *option)
+    assert done.code == 2
+    assert option[0] in done.err
+    assert "is ONNX" in done.err
+
+
+def test_what_was_left_out_is_among_the_settings(ask, tmp_path):
+    saved = save("onnx-matrix", tmp_path)
+    settings = {
+        options: (tmp_path / "o" / "report.CURATOR-ONLY.md").read_text()
+        for options in ((), ("--missing", "?"))
+        if ask(saved.path, *saved.options, "--attack", "loss", *options).code == 0
+    }
+    for text in settings.values():
+        assert "| dropped columns | 'shape' | given |" in text
+    assert "| missing cells | '' | default |" in settings[()]
+    assert "| missing cells | '?' | given |" in settings["--missing", "?"]
+
+
+@pytest.mark.parametrize("kind", ["joblib", "onnx", "lightgbm"])
+def test_the_remedy_for_labels_of_other_names_is_one_that_the_model_takes(ask, tmp_path, kind):
+    """Trained on 0 and 1, with words in the table."""
+    members, _ = halves()
+    X, y = members[list(COLUMNS)], (members["diagnosis"] == "benign").astype(int)
+    path, options = tmp_path / "numbered", ["--drop", "shape", "--references", "0"]
+    if kind == "lightgbm":
+        lightgbm = pytest.importorskip("lightgbm")
+        lightgbm.LGBMClassifier(n_estimators=3, verbose=-1).fit(X, y).booster_.save_model(path)
+    elif kind == "onnx":
+        skl2onnx = pytest.importorskip("skl2onnx")
+        rows = X.to_numpy(np.float32)
+        graph = skl2onnx.to_onnx(LogisticRegression().fit(rows / 100, y), rows[:1])
+        path.write_bytes(graph.SerializeToString())
+    else:
+        joblib.dump(LogisticRegression(max_iter=5000).fit(X, y), path)
+        options.append("--trust-pickle")
+    done = ask(path, *options)
+    assert done.code == 2
+    assert "its classes are '0', '1'" in done.err
+    # The option is named where it is taken, and only there.
+    named = ask(path, *options, "--classes", "malignant,benign")
+    assert ("--classes" in done.err) == (named.code == 0) == (kind == "lightgbm")
+    assert kind == "lightgbm" or "write these numbers into it" in done.err
+
+
+def test_names_of_labels_are_refused_for_a_booster_of_numbers(ask, tmp_path):
+    xgboost = pytest.importorskip("xgboost")
+    members, _ = halves()
+    data = xgboost.DMatrix(members[list(COLUMNS)], label=members["diagnosis"] == "benign")
+    booster = xgboost.train({"objective": "reg:logistic", "nthread": 1}, data, 3)
+    booster.save_model(tmp_path / "numbers.json")
+    done = ask(tmp_path / "numbers.json")
+    assert done.code == 2
+    assert "holds strings" in done.err
+    assert "--classes" not in done.err
+    done = ask(tmp_path / "numbers.json", "--classes", "malignant,benign")
+    assert done.code == 2
+    assert "predicts numbers (reg:logistic)" in done.err
+
+
+def test_scores_of_an_unknown_objective_are_not_taken_for_predictions(ask, tmp_path):
+    lightgbm = pytest.importorskip("lightgbm")
+    members, _ = halves()
+    data = lightgbm.Dataset(members[list(COLUMNS[:3])], label=members["diagnosis"] == "benign")
+
+    def own(scores, rows):
+        p = 1 / (1 + np.exp(-scores))
+        return p - rows.get_label(), p * (1 - p)
+
+    booster = lightgbm.train({"objective": own, "verbose": -1, "num_threads": 1}, data, 3)
+    booster.save_model(tmp_path / "own.txt")
+    done = ask(tmp_path / "own.txt", target="worst area")
+    assert done.code == 2
+    assert "an objective of its own" in done.err
+    assert "--arrays" in done.err
 
 
 # Files that are refused -------------------------------------------------------------------------

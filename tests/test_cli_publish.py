@@ -357,7 +357,7 @@ def test_a_person_is_answered_in_plain_words(program, report):
         "fails with probability at most 4 × 10⁻⁶",
         "at δ = 10⁻⁶ each",
         # A limit of the guarantee that has to be stated: it does not hold for rows chosen later.
-        "fixed before the noise of the model was drawn",
+        "fixed before the noise of the model and of this report was drawn",
     ):
         assert words in printed, words
     shown = float(printed.split("is at most ")[1].split()[0]) / 100

@@ -15,6 +15,7 @@ from expost.numbers import summed_up
 from expost.publishing.compare import compare
 from expost.publishing.publish import ReleasedRows
 from expost.release import Release
+from expost.report import document_of
 from expost.types import Audience
 from program import page_in
 
@@ -263,13 +264,24 @@ def test_persons_leave_with_all_their_rows():
 def test_a_published_bound_covers_both():
     frame, labels = people()
     fitted = model().fit(frame, labels)
-    report = expost.publish(fitted)
+    report = expost.publish(fitted, failure_probability=0.01)
     exact = expost.profile(fitted, frame, labels)
     bound, _, _ = report.bound(frame, labels)
+    assert np.all(np.isfinite(bound))
     finite = np.isfinite(exact.exposure)
     assert np.mean(bound[finite] >= exact.exposure[finite]) == 1
     own = fitted.release_.table_encoding.histograms
     assert bound.min() > math.sqrt(3) / own.scale
+
+
+def test_a_report_that_bounds_nothing_states_it():
+    """A level that one row has may pass its threshold with more than half of ρ."""
+    fitted = model().fit(*people())
+    for rho, is_void in ((1e-6, True), (0.01, False)):
+        report = expost.publish(fitted, failure_probability=rho)
+        assert report.is_void == is_void
+        titles = [alert.title for alert in document_of(report).alerts]
+        assert ("The bound is 100 % for everyone." in titles) == is_void
 
 
 # -- the command line --------------------------------------------------------------------------

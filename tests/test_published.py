@@ -396,6 +396,11 @@ def test_what_is_done_with_values_is_noted():
         ({"age": "nan"}, "age: must be a number"),
         ({"age": math.inf}, "age: is too large"),
         ({"age": "1e999"}, "age: is too large"),
+        ({"age": 10**400}, "age: is too large"),
+        ({"age": "inf"}, "age: must be a number"),
+        # float() reads these, and the form on a page does not.
+        ({"age": "1_000"}, "age: must be a number"),
+        ({"age": "١٢"}, "age: must be a number"),
         ({"age": True}, "age: must be a number"),
         ({"height": 3}, "'height': .* age, sex, work, hours"),
         ({"income": ">50K"}, "give it as the label"),

@@ -202,6 +202,20 @@ def test_arrays_with_features(tmp_path):
     assert [bound.method for bound in read.bounds] == ["One training, propensities"]
 
 
+def test_an_attack_of_chance_does_not_exceed_a_blind_attack_below_chance():
+    """Every member is also a non-member: a classifier that learned the others is wrong about it."""
+    rng = np.random.default_rng(8)
+    X = np.repeat(rng.normal(size=(200, 2)), 2, axis=0)
+    truth = np.arange(400) % 2 == 0
+    audit = audit_arrays(arrays_of(losses=rng.normal(size=400) ** 2, member=truth, features=X))
+    assert audit.shift.auc.high < 0.45
+    assert audit.figures["loss"].auc.low < 0.5
+    assert not audit.exceeds_blind("loss")
+    # Power: losses that tell members apart.
+    told = audit_arrays(arrays_of(losses=np.where(truth, 0.1, 1), member=truth, features=X))
+    assert told.exceeds_blind("loss")
+
+
 SIZES = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)
 
 

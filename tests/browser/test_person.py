@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from evidence import record
+from expost.errors import InvalidInput
 from expost.numbers import certainty
 from expost.report import page_of, render_html
 
@@ -134,6 +135,23 @@ def test_extreme_numbers_are_those_of_python(open_page, shelf, name):
         for answer, own in zip(report.lookup(values), shown["answers"], strict=True):
             assert answer.exposure <= own["exposure"] <= answer.exposure * (1 + 1e-9)
             assert answer.everything <= own["everything"] <= answer.everything * (1 + 1e-9)
+
+
+REFUSED = (
+    *("1_000", "1,000", "1 000", "1'000", "١٢", "½"),
+    *("inf", "-Infinity", "nan", "0x10", "1e", "5%"),
+)
+
+
+def test_what_is_no_number_has_one_sentence_in_both(open_page, shelf):
+    name = "dependent, laplace, logistic"
+    page, report = open_page(page_file(shelf, name)), CASES[name].build()
+    rest = {"income": "2", "hours": "40", "job": "nurse", "town": "Oslo"}
+    found = page.evaluate(LOOK_UP, [[text, "2", "40", "1", "1"] for text in (*REFUSED, "1e999")])
+    for text, shown in zip((*REFUSED, "1e999"), found, strict=True):
+        with pytest.raises(InvalidInput) as error:
+            report.lookup({"age": text} | rest)
+        assert shown["errors"][0] == str(error.value)
 
 
 @pytest.mark.long

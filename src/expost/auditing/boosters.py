@@ -116,7 +116,13 @@ def load_lightgbm(path: Path) -> LoadedModel:
             f"{path}: stores the names of {len(levels)} columns of categories, and has"
             f" {len(categorical)}; save the model again."
         )
-    objective = header.get("objective", "regression").split()[0]
+    if "objective" not in header:
+        raise InvalidInput(
+            f"{path}: was trained with an objective of its own, which the file does not name, so"
+            " that its outputs may be scores of any kind; compute the model's answers and pass"
+            " them as --arrays."
+        )
+    objective = header["objective"].split()[0]
     categories = dict(zip(categorical, levels, strict=True)) if levels else {}
     unnamed = all(_UNNAMED.fullmatch(name) for name in names)
 
@@ -198,10 +204,16 @@ def _booster(
 
     def finish(rows: Any, classes: tuple[str, ...] | None) -> SavedModel:
         del rows
+        if numbers and classes is not None:
+            raise InvalidInput(
+                f"--classes: the model predicts numbers ({objective}); leave it out. If they are"
+                " probabilities, compute the answers and pass them as --arrays."
+            )
         return SavedModel(
             description=f"{description}, {width} columns",
             evaluate=evaluate if numbers else probabilities,
             classes_=None if numbers else ordered_classes(count, classes),
+            is_numbered=not numbers and classes is None,
         )
 
     return LoadedModel(

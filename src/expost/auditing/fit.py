@@ -53,6 +53,11 @@ class Fit:
     baseline: float
     is_certain: bool
 
+    @property
+    def is_regression(self) -> bool:
+        """Whether the model predicts numbers."""
+        return self.measure == "R²"
+
     def to_json(self) -> dict[str, Any]:
         """Return every figure by name.
 

@@ -105,6 +105,7 @@ class _OnnxAnswers:
             description=description,
             evaluate=probabilities,
             classes_=ordered_classes(max(2, count), classes),
+            is_numbered=classes is None,
         )
 
     def run(self, X: Any) -> Any:

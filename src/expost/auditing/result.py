@@ -213,7 +213,7 @@ class Audit(ScalarTable):
         return auc(self.scores["loss"], self.truth, confidence=_MISREAD).high < 0.5
 
     def exceeds_blind(self, attack: str) -> bool:
-        """Return whether the AUC of an attack certainly exceeds that of the blind attack.
+        """Return whether the AUC of an attack certainly exceeds that of the blind attack, and ½.
 
         Parameters
         ----------
@@ -227,7 +227,8 @@ class Audit(ScalarTable):
         """
         if self.shift is None:
             return False
-        return self.figures[attack].auc.low > self.shift.auc.value
+        # A blind attack below ½ is one of luck, or of rows that are in both tables.
+        return self.figures[attack].auc.low > max(self.shift.auc.high, 0.5)
 
     # -- compared with theory ------------------------------------------------------------------
 

@@ -45,12 +45,15 @@ class SavedModel:
         (K,) the labels in the order of the probabilities; None for a regression.
     is_assumed : bool, default=False
         Whether one output is taken for a regression's, and nothing in the file states so.
+    is_numbered : bool, default=False
+        Whether ``classes_`` are the numbers of the outputs, in whose place names can be given.
     """
 
     description: str
     evaluate: Callable[[Any], FloatArray]
     classes_: NDArray[Any] | None
     is_assumed: bool = False
+    is_numbered: bool = False
 
     @property
     def predicts_numbers(self) -> bool:

@@ -7,6 +7,7 @@ completely or not at all; finished reference models are stored for ``--resume``.
 import hashlib
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,8 +23,8 @@ from expost.auditing.targets import EstimatorTarget, target_of
 from expost.engine import SILENT, Progress
 from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes, write_json
-from expost.files.model_format import model_format
-from expost.jobs.audit_files import FileReader, ReferenceTrainer
+from expost.files.model_format import ModelFormat, model_format
+from expost.jobs.audit_files import EMPTY, FileReader, ReferenceTrainer
 from expost.jobs.audit_rows import (
     EstimatorReader,
     ModelReader,
@@ -66,6 +67,8 @@ _OF_TABLES = (
 )
 # The options of a saved model of another library.
 _OF_FILES = ("trust_pickle", "trust_types", "classes")
+# The formats that need trust.
+_TRUSTED = {"trust_pickle": ModelFormat.PICKLE, "trust_types": ModelFormat.SKOPS}
 _NO_REFERENCES = (
     "The saved model cannot be trained again, so there are no reference models, and attacks that"
     " compare with some were not made. Name the class it was trained by with --estimator to train"
@@ -154,7 +157,7 @@ def _attacked(
             source=job.title,
             made=run.made,
         ),
-        next_steps=_next(job),
+        next_steps=_next(job, result),
     )
     progress.phase("writing the report")
     files = _write(run.workspace, result, page)
@@ -218,7 +221,13 @@ def _check_model(job: AuditRequest) -> None:
     """Refuse options that do not apply to the model."""
     flags = options_of(AuditRequest)
     if job.model is not None and _is_foreign(job):
-        check_trust(job.model, trust_pickle=job.trust_pickle)
+        kind = check_trust(job.model, trust_pickle=job.trust_pickle)
+        for name, own in _TRUSTED.items():
+            if job.is_given(name) and kind is not own:
+                raise InvalidInput(
+                    f"{flag_of(name, flags[name])}: is for {own.value}, and {job.model} is"
+                    f" {kind.value}; leave it out."
+                )
         if job.is_given("references") and job.references and _lacks_trainer(job):
             raise InvalidInput(
                 f"--references: {job.model} cannot be trained again; name the class that trains"
@@ -416,9 +425,16 @@ def _check_apart(members: Part, others: Part) -> None:
                 f"--holdout: {shared} of its ids are in DATA too; leave those rows out, because the"
                 " model was trained on them."
             )
-    same = (members.X.shape, members.labels.shape) == (others.X.shape, others.labels.shape)
-    if same and list(_rows_of(members)) == list(_rows_of(others)):
-        raise InvalidInput("--holdout: holds the rows of DATA; name a table of other rows.")
+    known, rows = Counter(_rows_of(members)), list(_rows_of(others))
+    same = sum(row in known for row in rows)
+    repeated = sum(count for count in known.values() if count > 1)
+    # Rows of few values repeat themselves, in the table as between tables.
+    mostly = 2 * same > len(rows) and 2 * repeated < known.total()
+    if mostly or known == Counter(rows):
+        raise InvalidInput(
+            f"--holdout: {same} of its {len(rows)} rows are rows of DATA, on which the model was"
+            " trained; name a table of other rows."
+        )
 
 
 def _alike(option: str, part: Part, members: Part) -> list[str]:
@@ -479,8 +495,10 @@ def _settings(job: AuditRequest, seed: int) -> tuple[Setting, ...]:
     settings.append(
         setting("seed", seed if job.seed is not None else f"{seed}, drawn", job.seed is not None)
     )
-    if job.arrays is None and job.model is None:
-        text = ", ".join(map(repr, job.missing)) or "none"
+    is_file = _is_foreign(job)
+    if job.arrays is None and (job.model is None or is_file):
+        missing = EMPTY if is_file and not job.is_given("missing") else job.missing
+        text = ", ".join(map(repr, missing)) or "none"
         settings.append(setting("missing cells", text, job.is_given("missing")))
         if job.drop:
             settings.append(setting("dropped columns", ", ".join(map(repr, job.drop)), True))
@@ -497,9 +515,10 @@ def _chosen_by(job: AuditRequest) -> tuple[str, bool]:
     return "as given; not known to be chosen at random", True
 
 
-def _next(job: AuditRequest) -> tuple[Code, ...]:
+def _next(job: AuditRequest, result: Audit) -> tuple[Code, ...]:
     """Return the next command: the choice of an ε, if there is a table."""
-    choose = command_line(job, "epsilon", EpsilonRequest, (TABLE,), drop=_weights(job))
+    loss = ("--loss", "squared") if result.fit is not None and result.fit.is_regression else ()
+    choose = command_line(job, "epsilon", EpsilonRequest, (TABLE,), *loss, drop=_weights(job))
     return () if choose is None else (Code(text=shlex.join(choose), purpose="recommend an ε"),)
 
 

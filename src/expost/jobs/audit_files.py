@@ -29,7 +29,7 @@ from expost.errors import InvalidInput, require
 from expost.jobs.audit_rows import Part
 from expost.notices import listed
 
-__all__ = ["FileReader", "ReferenceTrainer"]
+__all__ = ["EMPTY", "FileReader", "ReferenceTrainer"]
 
 # Cells that count as missing: other strings may be categories that the model knows.
 EMPTY = ("",)
@@ -90,7 +90,7 @@ class FileReader:
                     f"column {name!r}: is not in the table.{_checks.did_you_mean(name, names)}"
                 )
         available = [name for name in names if name not in {target, id_column, *drop}]
-        columns, notices = _chosen_columns(loaded, available)
+        columns, notices = _chosen_columns(loaded, available, names)
         reader = cls(
             loaded=loaded,
             target=target,
@@ -179,20 +179,22 @@ class FileReader:
         if classes is None or getattr(self.model, "predicts_numbers", False):
             numbers = _as_numbers(labels)
             if numbers is None:
+                assumed = getattr(self.model, "is_assumed", False)
+                remedy = ", or --classes if its output is a probability" if assumed else ""
                 raise InvalidInput(
                     f"target {self.target!r}: holds strings, and {self.loaded.path} predicts"
-                    " numbers; name another column, or --classes if its output is a probability."
+                    f" numbers; name another column{remedy}."
                 )
             return numbers
         known = np.asarray(classes)
         matched = _matched_labels(labels, known)
         if matched is None:
             shown = listed([repr(str(value)) for value in known])
-            remedy = (
-                "name the labels in the order of its outputs with --classes"
-                if known.dtype.kind in "iu"
-                else "drop rows with other labels"
-            )
+            remedy = "drop rows with other labels"
+            if getattr(self.model, "is_numbered", False):
+                remedy = "name the labels in the order of its outputs with --classes"
+            elif known.dtype.kind in "iuf":
+                remedy = "write these numbers into it"
             raise InvalidInput(
                 f"target {self.target!r}: holds labels that {self.loaded.path} does not know; its"
                 f" classes are {shown}. Name the right column, or {remedy}."
@@ -201,7 +203,7 @@ class FileReader:
 
 
 def _chosen_columns(
-    loaded: LoadedModel, available: list[str]
+    loaded: LoadedModel, available: list[str], names: list[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the columns of the table that the model takes, and notices."""
     if loaded.columns is None:
@@ -217,9 +219,16 @@ def _chosen_columns(
         return tuple(available), (notice,)
     # Libraries replace spaces and signs in names.
     plain = {re.sub(r"\W", "_", name): name for name in reversed(available)}
+    left_out = {re.sub(r"\W", "_", name) for name in names}
     chosen = []
     for name in loaded.columns:
-        match = name if name in available else plain.get(re.sub(r"\W", "_", name))
+        own = re.sub(r"\W", "_", name)
+        match = name if name in available else plain.get(own)
+        if match is None and own in left_out:
+            raise InvalidInput(
+                f"{loaded.path}: takes column {name!r}, which is named by --target, --id, --drop or"
+                " --propensity; leave it for the model."
+            )
         if match is None:
             raise InvalidInput(
                 f"{loaded.path}: takes column {name!r}, which the table does not have."

@@ -40,8 +40,10 @@ __all__ = [
 # The largest number that a person may give.
 LARGEST = 1e150
 
+# A decimal number as encoding.js reads it: float() takes "1_000", "nan" and digits of any script.
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 # One decimal comma. Before three digits it may separate thousands, and is refused.
-_COMMA = re.compile(r"([+-]?\d*),(\d{1,2}|\d{4,})")
+_COMMA = re.compile(r"([+-]?\d*),(\d{1,2}|\d{4,})", re.ASCII)
 
 # The largest number of levels listed in a note.
 _LISTED = 20
@@ -179,13 +181,14 @@ def form_number(name: str, value: Any) -> float:
     if isinstance(value, str):
         text = value.strip().replace("−", "-")
         comma = _COMMA.fullmatch(text)
-        value = text if comma is None else f"{comma[1]}.{comma[2]}"
+        text = text if comma is None else f"{comma[1]}.{comma[2]}"
+        value = float(text) if _NUMBER.fullmatch(text) else math.nan
     is_number = isinstance(value, int | float | np.integer | np.floating)
-    if isinstance(value, str) or (is_number and not isinstance(value, bool)):
+    if is_number and not isinstance(value, bool):
         try:
             number = float(value)
-        except (ValueError, OverflowError):
-            number = math.nan
+        except OverflowError:
+            number = math.inf
         if abs(number) <= LARGEST:
             return number
         if abs(number) > LARGEST:

@@ -219,6 +219,15 @@ class PublishedReport(Sealed, Displayed):
         """
         return self.exposure_bound.failure_probability
 
+    @cached_property
+    def is_void(self) -> bool:
+        """Whether the bound is infinite for every row: one of zeros moves the model the least."""
+        width = np.shape(self.release.coefficients[0])[-1]
+        classes, scale = self.release.classes, self.release.label_scale
+        number = 0.0 if scale is None else scale.centre
+        label = number if classes is None else classes[0]
+        return not self.bound(np.zeros(width), label)[0] < np.inf
+
     @property
     def encoding(self) -> Encoding | None:
         """The encoding of a table's columns, if the model was made from a table."""

@@ -83,15 +83,21 @@ class Attacked:
         return next(name for name in figures if figures[name].tpr_at_1_percent.value == most)
 
     @cached_property
-    def separation(self) -> Leakage:
-        """How far the attacks' scores separate members from non-members beyond chance."""
+    def certain(self) -> tuple[float, float]:
+        """The AUC and the TPR at 1 % FPR that some attack certainly reaches."""
         audit = self.audit
         confidence = 1 - (1 - audit.confidence) / (2 * len(audit.figures))
         area = auc(audit.scores[audit.best], audit.truth, confidence=confidence)
         rate = tpr_at(audit.scores[self.sharpest], audit.truth, 0.01, confidence=confidence)
-        if area.low > _MUCH_AUC or rate.low > _MUCH_RATE:
+        return area.low, rate.low
+
+    @cached_property
+    def separation(self) -> Leakage:
+        """How far the attacks' scores separate members from non-members beyond chance."""
+        area, rate = self.certain
+        if area > _MUCH_AUC or rate > _MUCH_RATE:
             return Leakage.MUCH
-        return Leakage.SOME if area.low > 0.5 or rate.low > 0.01 else Leakage.NONE
+        return Leakage.SOME if area > 0.5 or rate > 0.01 else Leakage.NONE
 
     @property
     def leakage(self) -> Leakage:
@@ -200,7 +206,7 @@ class Attacked:
         much = self.leakage is Leakage.MUCH
         attack, area = one_line(audit.best), f"AUC {audit.figures[audit.best].auc.value:.3f}"
         text = f"Attack {attack} separates members from non-members: {area}."
-        if audit.figures[self.sharpest].tpr_at_1_percent.value > 0.01:
+        if self.certain[1] > 0.01:
             some = "" if much else "some "
             text = f"Attack {attack} identifies {some}members: {area}, {self._rate()}."
         return Verdict(
@@ -367,8 +373,8 @@ def fit_text(audit: Audit) -> str:
     """Return how well the model predicts its rows; it must be known."""
     fit = audit.fit
     assert fit is not None
-    shown = number if fit.measure == "R²" else percent
-    constant = "a constant" if fit.measure == "R²" else "the most frequent label"
+    shown = number if fit.is_regression else percent
+    constant = "a constant" if fit.is_regression else "the most frequent label"
     return (
         f"{fit.measure} {shown(fit.members)} on members and {shown(fit.non_members)} on"
         f" non-members; {constant} reaches {shown(fit.baseline)} on members"

@@ -36,6 +36,7 @@ from expost.report.sections.published_form import (
     CERTAINTY,
     EXPOSURE,
     certainty_sentence,
+    fixed_row,
     form_section,
     verdict_remarks,
 )
@@ -286,6 +287,15 @@ def _alerts(report: PublishedReport, answers: Sequence[Answer]) -> Iterator[Aler
     warning = report.release.mechanism.forecast.warning
     if warning is not None:
         yield Alert(severity="problem", title="The model is useless.", text=symbols(warning))
+    if report.is_void:
+        yield Alert(
+            severity="problem",
+            title="The bound is 100 % for everyone.",
+            text=(
+                f"With failure probability {up(report.failure_probability)} the report bounds"
+                " nothing; publish it again with a larger one (--failure-probability)."
+            ),
+        )
     if report.read_from_data:
         names = one_line(listed(report.read_from_data, most=4))
         yield Alert(
@@ -328,9 +338,10 @@ def _answers(report: PublishedReport, answers: Sequence[Answer]) -> Section:
     if report.exposure_bound.is_uniform:
         remarks.append("They hold for all rows at once, also for rows that were made up.")
     else:
+        published = "the model" if report.budget is None else "the model or this report"
         remarks.append(
-            "They hold for a row that was fixed before the noise of the model was drawn, as yours"
-            " was, and not for rows that are picked or made up after looking at the model."
+            f"{fixed_row(report)}, and not for rows that are picked or made up after looking at"
+            f" {published}."
         )
     if len(answers) > 1:
         remarks.append(

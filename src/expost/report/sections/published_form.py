@@ -10,7 +10,8 @@ from expost.report.document import YOUR_ROW, Block, Bullets, Code, Fold, Heading
 from expost.report.person_form import form_widget, no_form
 from expost.report.sections.bounds import at_most, up
 
-__all__ = ["CERTAINTY", "EXPOSURE", "certainty_sentence", "form_section", "verdict_remarks"]
+__all__ = ["CERTAINTY", "EXPOSURE", "certainty_sentence", "fixed_row", "form_section"]
+__all__ += ["verdict_remarks"]
 
 # Columns that the section lists; the others are counted.
 _NAMED = 60
@@ -121,7 +122,7 @@ def _texts(report: PublishedReport) -> dict[str, object]:
     classes = report.release.classes
     labels = 1 if classes is None else len(classes)
     both = report.budget is not None
-    fixed = "" if report.exposure_bound.is_uniform else f"{_fixed(report)}."
+    fixed = "" if report.exposure_bound.is_uniform else f"{fixed_row(report)}."
     caption = "Largest certainty and exposure for each label; one of them is yours."
     return {
         "sentence": certainty_sentence("{}", several=labels > 1),
@@ -148,7 +149,7 @@ def _meaning(report: PublishedReport) -> Iterator[str]:
     if report.exposure_bound.is_uniform:
         yield "It holds for all rows at once, also for rows that were made up."
     else:
-        yield f"{_fixed(report)}, and not for values that are tried until one pleases."
+        yield f"{fixed_row(report)}, and not for values that are tried until one pleases."
     labels = 1 if classes is None else len(classes)
     fails = _joint_failure(report, labels).removesuffix(".")
     yield f"{fails}, which is {chance(report.everything_fails_with)}{_split(report, labels)}."
@@ -156,7 +157,7 @@ def _meaning(report: PublishedReport) -> Iterator[str]:
         yield _of_persons(report)
 
 
-def _fixed(report: PublishedReport) -> str:
+def fixed_row(report: PublishedReport) -> str:
     """Return for which rows a bound holds that does not hold for all at once."""
     noise = "the model" if report.budget is None else "the model and of this report"
     return f"A bound holds for a row fixed before the noise of {noise} was drawn, as yours was"
