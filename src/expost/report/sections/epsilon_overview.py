@@ -326,12 +326,12 @@ def alerts(choice: EpsilonChoice) -> Iterator[Alert]:
         yield Alert(
             severity="review",
             title="Read from the data, which is not private:",
-            text=f"{one_line(listed(choice.read_from_data))}.",
+            text=f"{one_line(listed(choice.read_from_data, most=4))}.",
         )
     shown = methods(choice)
     for notice in choice.notices:
         if notice not in shown:
-            yield Alert(severity="note", title=symbols(one_line(notice)))
+            yield Alert.of("note", symbols(notice))
 
 
 def methods(choice: EpsilonChoice) -> tuple[str, ...]:
