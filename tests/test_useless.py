@@ -16,6 +16,7 @@ from expost.forecast import Forecast
 from expost.losses import HuberHinge, Logistic, Softmax, Squared
 from expost.profiles.fit import FitScores, useless_sentence
 from expost.report import page_of, render_html, render_json, render_markdown
+from expost.report.sections.profile_overview import useful_tile
 from expost.rows import RowBlock
 
 RNG = np.random.default_rng(5)
@@ -24,7 +25,8 @@ USELESS = Forecast(noise_ratio=0.5, rows=100)
 
 
 def scores(**figures):
-    return FitScores(**{"rows": 100, "right": (60,), "classes": (70, 30), **figures})
+    known = {"rows": 100, "right": (60,), "classes": (70, 30), "coefficients": 3}
+    return FitScores(**known | figures)
 
 
 # -- what is measured ------------------------------------------------------------------------------
@@ -86,20 +88,38 @@ def test_a_model_no_better_than_the_base_rate_is_reported(fit, begins):
 @pytest.mark.parametrize(
     "fit",
     [
-        scores(right=(80,), log_losses=(50.0,)),
         # Where a class is rare nothing predicts more rows right than the most frequent one.
         scores(right=(99,), classes=(99, 1), log_losses=(4.0,)),
         scores(right=(71,)),
-        FitScores(rows=10, errors=(19.0,), spread=20.0),
+        FitScores(rows=10, errors=(19.0,), spread=20.0, coefficients=3),
         None,
     ],
 )
-def test_a_better_model_is_not_reported_and_a_useless_forecast_is(fit):
+def test_a_gain_by_chance_is_not_reported_and_a_useless_forecast_is(fit):
     assert useless_sentence(fit, BETTER) is None
     assert useless_sentence(fit, None) is None
     sentence = useless_sentence(fit, USELESS)
     assert sentence.startswith("This model is forecast")
     assert ("Measured, " in sentence) == (fit is not None)
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        scores(right=(80,), log_losses=(50.0,)),
+        scores(right=(95,)),
+        FitScores(rows=100, errors=(10.0,), spread=20.0, coefficients=3),
+    ],
+)
+def test_no_forecast_contradicts_what_was_measured(fit):
+    assert useless_sentence(fit, BETTER) is None
+    assert useless_sentence(fit, USELESS) is None
+
+
+def test_a_negative_r2_has_the_sign_of_the_page():
+    fit = FitScores(rows=10, errors=(30.0,), spread=20.0, coefficients=3)
+    assert "R² −0.500" in useless_sentence(fit, BETTER)
+    assert useful_tile(fit, useless=True).value == "R² −0.500"
 
 
 # -- chance ----------------------------------------------------------------------------------------
@@ -194,6 +214,9 @@ def test_the_page_reports_it_first():
     assert "no better than the base rate" in page.verdicts[0].text
     assert page.verdicts[0].tone == "bad"
     assert page.alerts[0].severity == "problem"
+    assert page.alerts[0].title == "The model is no better than the base rate."
+    forecast = page_of(replace(expost.profile(model, X, y), fit=None))
+    assert forecast.alerts[0].title == "The model is forecast to be no better than the base rate."
     html = render_html(page)
     assert html.index("no better than the base rate") < html.index("Guarantee")
 

@@ -200,7 +200,7 @@ class FitScores:
     def words(self) -> str:
         """The figures of the released model and of the base rate, in words."""
         if not self.classes:
-            return f"R² {self.score[0]:.3f} on its rows, 0 by their mean"
+            return f"R² {fixed(self.score[0], 3)} on its rows, 0 by their mean".replace("-", "−")
         right = fixed(self.score[0], 1, percent=True), fixed(self.base_score, 1, percent=True)
         text = f"it predicts {right[0]} % of its rows, the base rate {right[1]} %"
         if not self.log_losses:
@@ -230,7 +230,7 @@ class _Scored:
 def useless_sentence(fit: FitScores | None, forecast: Forecast | None) -> str | None:
     """Return the warning for a model that is not better than the base rate; None for others.
 
-    The measured figures decide if there are any; a forecast that they contradict is reported too.
+    The measured figures decide where their gain cannot be chance; else a forecast does too.
     """
     if fit is not None and fit.is_useless:
         noisy = forecast is None or forecast.noise_ratio > 0
@@ -239,6 +239,8 @@ def useless_sentence(fit: FitScores | None, forecast: Forecast | None) -> str | 
         remedy = _REMEDY if noisy else _NO_NOISE
         return f"{subject} no better than the base rate: {fit.words}. {remedy}"
     if forecast is None or forecast.warning is None:
+        return None
+    if fit is not None and not fit.is_within_chance:
         return None
     measured = "" if fit is None else f" Measured, {fit.words}."
     return f"{forecast.warning}{measured}"

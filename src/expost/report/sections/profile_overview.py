@@ -11,6 +11,7 @@ from expost.groups.exposure import printable
 from expost.numbers import (
     certainty,
     count,
+    fixed,
     for_persons,
     nats,
     number,
@@ -333,7 +334,12 @@ class Subject:
                 text="The guarantee allows that with a small probability.",
             )
         if profile.useless is not None:
-            yield Alert(severity="problem", title="The model is no better than the base rate.")
+            measured = profile.fit is not None and profile.fit.is_useless
+            yield Alert(
+                severity="problem",
+                title=f"The model is {'' if measured else 'forecast to be '}no better than the base"
+                " rate.",
+            )
         if release is not None and release.seeded and release.mechanism.is_private:
             yield Alert.of("problem", SEEDED)
         if profile.digest.unproved:
@@ -437,8 +443,8 @@ def useful_tile(fit: FitScores, *, useless: bool) -> Tile:
     shown: Tone = "caution" if fit.is_within_chance else "good"
     return Tile(
         label="Useful?",
-        value=f"{name} {values[0]:.3f}",
-        lines=(*lines, "on the training rows"),
+        value=f"{name} {fixed(values[0], 3)}".replace("-", "−"),
+        lines=(*(line.replace("-", "−") for line in lines), "on the training rows"),
         tone="bad" if useless else shown,
     )
 
