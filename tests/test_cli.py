@@ -651,6 +651,18 @@ def test_a_key_that_was_not_named_as_one_is_noticed(ask):
     assert "column 'city'" not in done.out
 
 
+def test_a_column_that_numbers_the_rows_is_noticed(ask, tmp_path):
+    rng = np.random.default_rng(3)
+    numbers, others = rng.permutation(60) + 7, rng.integers(0, 60, 60)
+    path = tmp_path / "table.csv"
+    lines = [f"{n},{o},{'yn'[o % 2]}" for n, o in zip(numbers, others, strict=True)]
+    path.write_text("code,age,income\n" + "\n".join(lines) + "\n")
+    done = ask(data=path)
+    assert done.code == 0, done.err
+    assert "column 'code': numbers the rows; if it is a key, name it with --id" in done.out
+    assert "column 'age'" not in done.out
+
+
 def test_ids_and_names_cannot_steer_the_terminal(ask, tmp_path):
     path = tmp_path / "table.csv"
     lines = [f'"p\x1b[2J{i}",{i % 7},"l\x1b]0;x\x07{i % 2}",{"xy"[i % 2]}' for i in range(20)]

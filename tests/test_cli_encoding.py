@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from expost.jobs import encoding as encoding_job
 from expost.release import Release
 from expost.types import Audience
 from program import people, refused, text
@@ -91,6 +92,19 @@ def test_a_file_is_not_written_over(program, template, table, tmp_path):
     assert path.read_text() == "mine"
     assert program("encoding", table, "--template", "--force").code == 0
     assert path.read_text() != "mine"
+
+
+def test_a_file_that_cannot_be_written_is_one_sentence(program, table, tmp_path, monkeypatch):
+    def fail(*_):
+        raise PermissionError(13, "Permission denied", str(tmp_path / ".x.part"))
+
+    monkeypatch.setattr(encoding_job, "write_bytes", fail)
+    done = program("encoding", table, "--template", "--target", "income")
+    assert done.code == 2
+    assert done.err == (
+        "expost: out='people.encoding.json': cannot be written to (Permission denied); name"
+        " another file.\n"
+    )
 
 
 @pytest.mark.parametrize("more", [(), ("--template", "--encoding", "x.json")])

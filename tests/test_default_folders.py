@@ -159,3 +159,16 @@ def test_a_table_without_a_file_needs_a_named_ledger(program, here, source):
 def test_the_name_of_the_ledger(table, ledger):
     assert table_ledger(table) == table_ledger(Path(table)) == Path(ledger)
     assert table_ledger({"a": [1]}) is None
+
+
+def test_the_ledger_of_a_folder_is_next_to_it(here):
+    ledger = here.parent / "here.ledger.CURATOR-ONLY.json"
+    assert table_ledger(here) == table_ledger(".") == ledger
+    inside = here / "inside"
+    inside.mkdir()
+    assert table_ledger("inside/..").resolve() == table_ledger(str(here)).resolve()
+
+
+@pytest.mark.parametrize("folder", [".", "..", "/"])
+def test_a_folder_without_a_table_is_one_sentence(program, here, folder):
+    assert not program("profile", folder, "--target", "income").out

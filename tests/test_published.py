@@ -19,6 +19,7 @@ from expost.data import Encoding, open_table
 from expost.errors import InvalidInput
 from expost.mechanisms import Tangent
 from expost.mechanisms.publishing import PublishingBudget
+from expost.publishing.lookup import Form
 from expost.publishing.publish import publish
 from expost.publishing.report import Answer, PublishedReport
 from mechanisms.test_release import sealed
@@ -419,6 +420,14 @@ def test_missing_columns_and_labels():
         report.lookup({"age": 39, "sex": "f"})
     with pytest.raises(InvalidInput, match="label: must be '<=50K' or '>50K'"):
         report.lookup(PERSON, "rich")
+
+
+def test_a_form_of_many_columns_names_the_first_of_them():
+    form = Form(encoding=None, names=tuple(f"c{index}" for index in range(30)))
+    with pytest.raises(InvalidInput, match=r"c1, c2, c3, c4, c5, c6 and 23 more: must be given"):
+        form.features({"c0": 1.0})
+    with pytest.raises(InvalidInput, match=r"it has c0, .*c5 and 24 more"):
+        form.features({"z": 1.0})
 
 
 def test_a_model_of_plain_numbers_asks_for_its_columns_by_number():

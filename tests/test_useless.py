@@ -8,13 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.special import log_softmax
+from sklearn.linear_model import LogisticRegression
 
 import expost
 from expost import PrivateLogisticRegression
 from expost.forecast import Forecast
-from expost.losses import HuberHinge, Softmax, Squared
+from expost.losses import HuberHinge, Logistic, Softmax, Squared
 from expost.profiles.fit import FitScores, useless_sentence
 from expost.report import page_of, render_html, render_json, render_markdown
+from expost.report.sections.profile_overview import useful_tile
 from expost.rows import RowBlock
 
 RNG = np.random.default_rng(5)
@@ -23,7 +25,8 @@ USELESS = Forecast(noise_ratio=0.5, rows=100)
 
 
 def scores(**figures):
-    return FitScores(**{"rows": 100, "right": (60,), "classes": (70, 30), **figures})
+    known = {"rows": 100, "right": (60,), "classes": (70, 30), "coefficients": 3}
+    return FitScores(**known | figures)
 
 
 # -- what is measured ------------------------------------------------------------------------------
@@ -85,20 +88,98 @@ def test_a_model_no_better_than_the_base_rate_is_reported(fit, begins):
 @pytest.mark.parametrize(
     "fit",
     [
-        scores(right=(80,), log_losses=(50.0,)),
         # Where a class is rare nothing predicts more rows right than the most frequent one.
         scores(right=(99,), classes=(99, 1), log_losses=(4.0,)),
         scores(right=(71,)),
-        FitScores(rows=10, errors=(19.0,), spread=20.0),
+        FitScores(rows=10, errors=(19.0,), spread=20.0, coefficients=3),
         None,
     ],
 )
-def test_a_better_model_is_not_reported_and_a_useless_forecast_is(fit):
+def test_a_gain_by_chance_is_not_reported_and_a_useless_forecast_is(fit):
     assert useless_sentence(fit, BETTER) is None
     assert useless_sentence(fit, None) is None
     sentence = useless_sentence(fit, USELESS)
     assert sentence.startswith("This model is forecast")
     assert ("Measured, " in sentence) == (fit is not None)
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        scores(right=(80,), log_losses=(50.0,)),
+        scores(right=(95,)),
+        FitScores(rows=100, errors=(10.0,), spread=20.0, coefficients=3),
+    ],
+)
+def test_no_forecast_contradicts_what_was_measured(fit):
+    assert useless_sentence(fit, BETTER) is None
+    assert useless_sentence(fit, USELESS) is None
+
+
+def test_a_negative_r2_has_the_sign_of_the_page():
+    fit = FitScores(rows=10, errors=(30.0,), spread=20.0, coefficients=3)
+    assert "R² −0.500" in useless_sentence(fit, BETTER)
+    assert useful_tile(fit, useless=True).value == "R² −0.500"
+
+
+# -- chance ----------------------------------------------------------------------------------------
+
+
+def test_the_gain_is_that_of_the_likelihood():
+    assert scores(log_losses=(50.0,)).gain == pytest.approx(scores().base_log_loss - 0.5)
+    # Normal errors: half the log of the ratio of the variances.
+    regression = FitScores(rows=10, errors=(5.0,), spread=20.0)
+    assert regression.gain == pytest.approx(math.log(4) / 2)
+    assert FitScores(rows=10, errors=(0.0,), spread=20.0).gain == math.inf
+    # The accuracy bounds the information from below.
+    for right in range(70, 101):
+        known = scores(right=(right,), classes=(70, 30))
+        assert known.gain == pytest.approx(2 * (right / 100 - 0.7) ** 2)
+    assert scores(right=(60,)).gain == 0
+
+
+@pytest.mark.parametrize("columns", [2, 12])
+@pytest.mark.parametrize("kind", ["logistic", "softmax", "squared"])
+def test_labels_that_no_column_predicts_show_nothing(kind, columns):
+    """Of the best possible models on labels drawn at random, 2.5 % pass as evidence."""
+    rng, trials, rows = np.random.default_rng(1), 400, 500
+    passed = 0
+    for _ in range(trials):
+        X = np.column_stack([rng.normal(size=(rows, columns)), np.ones(rows)])
+        passed += not best_fit(kind, X, rng).is_within_chance
+    # Four standard deviations; the intercept, which the base rate has too, makes fewer.
+    assert passed <= trials * 0.025 + 4 * math.sqrt(trials * 0.025)
+
+
+def best_fit(kind, X, rng):
+    if kind == "squared":
+        y = rng.normal(size=len(X))
+        theta = np.linalg.lstsq(X, y, rcond=None)[0]
+        return FitScores.of(RowBlock.of(X, y), (theta,), Squared(label_bound=9.0))
+    options = {"fit_intercept": False, "C": 1e6, "max_iter": 200}
+    if kind == "logistic":
+        y = rng.choice([-1.0, 1.0], len(X), p=[0.3, 0.7])
+        theta = LogisticRegression(**options).fit(X, y).coef_[0]
+        return FitScores.of(RowBlock.of(X, y), (theta,), Logistic())
+    y = rng.choice(3, len(X), p=[0.2, 0.3, 0.5]).astype(float)
+    theta = LogisticRegression(**options).fit(X, y).coef_.ravel()
+    return FitScores.of(RowBlock.of(X, y), (theta,), Softmax(classes=3))
+
+
+def test_a_signal_is_no_chance_and_blocks_merge_to_the_same():
+    X = RNG.normal(size=(400, 3))
+    y = np.where(X[:, 0] + RNG.normal(size=400) > 0, 1.0, -1.0)
+    theta = np.array([1.5, 0.0, 0.0])
+    whole = FitScores.of(RowBlock.of(X, y), (theta,), Logistic())
+    assert whole.coefficients == 3
+    assert not whole.is_within_chance
+    parts = [
+        FitScores.of(RowBlock.of(X[part], y[part]), (theta,), Logistic())
+        for part in (slice(0, 150), slice(150, None))
+    ]
+    merged = FitScores().merged(parts[0]).merged(parts[1])
+    assert merged.coefficients == 3
+    assert merged.gain == pytest.approx(whole.gain)
 
 
 # -- where it is said ------------------------------------------------------------------------------
@@ -133,6 +214,9 @@ def test_the_page_reports_it_first():
     assert "no better than the base rate" in page.verdicts[0].text
     assert page.verdicts[0].tone == "bad"
     assert page.alerts[0].severity == "problem"
+    assert page.alerts[0].title == "The model is no better than the base rate."
+    forecast = page_of(replace(expost.profile(model, X, y), fit=None))
+    assert forecast.alerts[0].title == "The model is forecast to be no better than the base rate."
     html = render_html(page)
     assert html.index("no better than the base rate") < html.index("Guarantee")
 
@@ -145,6 +229,37 @@ def test_a_useful_model_has_no_notice():
     page = page_of(profile)
     assert all("no better" not in verdict.text for verdict in page.verdicts)
     assert "as good as non-private" in render_markdown(page)
+
+
+def test_a_gain_by_chance_is_not_called_useful():
+    """A model of labels drawn at random is better than the base rate on its own rows."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (4_000, 3)), np.where(rng.random(4_000) < 0.3, "yes", "no")
+    model = PrivateLogisticRegression(
+        3.0, data_norm=1.8, classes=("no", "yes"), random_state=None
+    ).fit(X, y)
+    profile = expost.profile(model, X, y)
+    assert profile.useless is None
+    assert profile.fit.gain > 0
+    page = page_of(profile)
+    assert page.verdicts[0].text.startswith("This model is not shown to be useful")
+    assert page.verdicts[0].tone == "caution"
+    tile = page.documents[0].tiles[0]
+    assert (tile.label, tile.tone) == ("Useful?", "caution")
+
+
+def test_the_next_command_after_a_gain_by_chance_is_a_choice_of_epsilon(program, tmp_path):
+    rng = np.random.default_rng(0)
+    cells = zip(rng.normal(size=2_000), rng.random(2_000) < 0.3, strict=True)
+    lines = [f"{a:.3f},{'yn'[int(b)]}" for a, b in cells]
+    (tmp_path / "table.csv").write_text("a,label\n" + "\n".join(lines) + "\n")
+    done = program(
+        *("profile", tmp_path / "table.csv", "--target", "label", "--epsilon", "3"),
+        *("--seed", "0", "--out", tmp_path / "out"),
+    )
+    assert done.out.startswith("This model is not shown to be useful")
+    assert "expost epsilon " in done.out
+    assert "expost publish " not in done.out
 
 
 def test_a_published_report_has_the_forecast_and_no_measured_figure():

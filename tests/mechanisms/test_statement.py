@@ -91,6 +91,14 @@ def test_replacement_is_stated_where_it_is_not_covered():
     assert "no guarantee" in statements(mechanism(epsilon=30.0))[1]
 
 
+@pytest.mark.parametrize("epsilon", [1e7, 1e9, 1e308])
+def test_no_epsilon_is_too_large_for_a_sentence(epsilon):
+    assert for_replacement(epsilon, 1e-6)[1] > 1
+    assert for_replacement(epsilon, 0.0)[1] == 0
+    if epsilon < 1e300:
+        assert "no guarantee" in statements(mechanism(epsilon=epsilon))[1]
+
+
 # -- the curve -------------------------------------------------------------------------------------
 
 

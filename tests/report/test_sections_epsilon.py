@@ -128,7 +128,9 @@ def test_the_verdict_names_the_epsilon_rounded_down(kind):
         repr(described.facts["recommended"])
     )
     if choice.utility is not None:
-        learnt = re.search(r"reach (\d+) % of what can be learnt", described.verdict.text)
+        learnt = re.search(
+            r"reach (\d+) % of what a linear model can learn", described.verdict.text
+        )
         assert int(learnt[1]) <= 100 * choice.share < int(learnt[1]) + 1 or int(learnt[1]) == 100
 
 

@@ -10,7 +10,7 @@ from html import escape
 import numpy as np
 import pytest
 
-from expost import identifiability
+from expost import PrivateLogisticRegression, identifiability
 from expost.errors import InvalidInput
 from expost.numbers import symbols
 from expost.report import document_of, render_html, render_json, render_markdown
@@ -196,6 +196,16 @@ def test_a_model_that_needs_review_has_an_alert():
     assert (alert.severity, alert.title) == ("review", REVIEWED)
     with pytest.raises(InvalidInput, match="risk: needs-review"):
         page_of(result).public()
+
+
+def test_a_model_gets_no_figures_of_another_mechanism():
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, size=(200, 2)), np.where(np.arange(200) % 2, "b", "a")
+    model = PrivateLogisticRegression(
+        1.0, mechanism="objective", noise="gaussian", delta=1e-6, data_norm=2.0, classes=("a", "b")
+    ).fit(X, y)
+    assert [route.key for route in identifiability(model).routes] == ["any"]
+    assert len(identifiability(epsilon=1.0, delta=1e-6).routes) == 2
 
 
 def test_a_useless_model_leads():

@@ -39,6 +39,8 @@ _QUOTE = ord('"')
 _LF, _CR = 10, 13
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _OTHER_MARKS = (b"\xff\xfe", b"\xfe\xff")
+# Of .xlsx, which is a ZIP archive, and of .xls.
+_EXCEL_MARKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 _UNTIL_LINE_END = re.compile(rb'(?:[^"\r\n]++|"[^"]*")*+')
 _QUOTED = re.compile(r'"[^"]*"')
 
@@ -190,6 +192,8 @@ def _header(path: Path, chunks: Iterator[bytes]) -> tuple[bytes, bytes, Iterator
             break
     if content.startswith(_OTHER_MARKS):
         raise InvalidInput(f"{path}: is UTF-16: must be UTF-8; save it again as UTF-8.")
+    if content.startswith(_EXCEL_MARKS):
+        raise InvalidInput(f"{path}: is an Excel file or an archive; save the table as CSV.")
     content = content.removeprefix(_BYTE_ORDER_MARK)
     if not content.strip():
         raise InvalidInput(f"{path}: is empty: must have a header line and at least one row.")

@@ -437,7 +437,7 @@ def read_target(table: Table, target: str, given: Given, *, regression: bool) ->
     if labels is None:
         raise InvalidInput(
             f"target {target!r}: has more than {_entries.MOST_CLASSES} classes; name a column with"
-            " fewer labels, or choose a regression if it is a number."
+            " fewer labels, or choose a regression (loss=squared) if it is a number."
         )
     if len(labels) == 1:
         raise _one_class(target)
@@ -457,7 +457,7 @@ def check_classes(table: Table, target: str, classes: tuple[str, ...]) -> None:
 
 
 def _one_class(target: str) -> InvalidInput:
-    return InvalidInput(f"target {target!r}: has one class only: rows of both are needed.")
+    return InvalidInput(f"target {target!r}: has one class only: at least two are needed.")
 
 
 def _natural(level: str) -> tuple[float, str]:

@@ -140,9 +140,11 @@ class Checkup:
         """The summary in one sentence."""
         harmed = [finding.name for finding in self.findings if finding.harms]
         if harmed:
-            return f"Problems with {', '.join(harmed)}; see above."
+            return f"Problems with {', '.join(dict.fromkeys(harmed))}; see above."
         absent = [finding.name for finding in self.findings if finding.status is not Status.OK]
-        return "No problems" + (f"; not available: {', '.join(absent)}." if absent else ".")
+        # Extras share packages.
+        names = ", ".join(dict.fromkeys(absent))
+        return "No problems" + (f"; not available: {names}." if absent else ".")
 
     def lines(self) -> list[str]:
         """Return a line for each finding, a paragraph for each group."""

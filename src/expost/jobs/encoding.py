@@ -79,7 +79,13 @@ def run(job: EncodingRequest) -> Outcome:
         raise InvalidInput(f"{path}: exists; pass --force to write over it, or --out FILE.")
     text = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
     # Names of columns, which the table's schema has: nothing of its rows.
-    write_bytes(path, Audience.PUBLIC, text.encode())
+    try:
+        write_bytes(path, Audience.PUBLIC, text.encode())
+    except OSError as error:
+        raise InvalidInput(
+            f"out={str(path)!r}: cannot be written to ({error.strerror or error}); name another"
+            " file."
+        ) from None
     return Outcome(
         path=path, written=True, missing=missing_constants(value, table, target=job.target)
     )

@@ -91,6 +91,9 @@ def table_ledger(source: Any) -> Path | None:
     if not isinstance(source, str | Path):
         return None
     path = Path(source)
+    if path.name in ("", ".."):
+        # The current folder, or its parent: their names are needed.
+        path = path.resolve()
     if not path.exists() and has_magic(str(source)) and any(iglob(str(source))):
         raise InvalidInput(
             f"{source}: several files have no common ledger; name the ledger of this data set with"
@@ -98,7 +101,7 @@ def table_ledger(source: Any) -> Path | None:
         )
     name = path.name.removesuffix(".gz")
     stem = Path(name).stem if path.suffix and not path.is_dir() else name
-    return path.with_name(Audience.CURATOR_ONLY.file_name(f"{stem}.ledger", "json"))
+    return path.parent / Audience.CURATOR_ONLY.file_name(f"{stem}.ledger", "json")
 
 
 def ledger_in(folder: Path) -> Path | None:

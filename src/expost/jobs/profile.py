@@ -392,7 +392,8 @@ class _Work(TableWork):
     def _next(self, result: Profile) -> tuple[Code, ...]:
         """Return the next command: publish the model, or choose another ε."""
         job = self.job
-        if result.useless is None and not result.digest.past_posterior and not result.is_noiseless:
+        shown = result.useless is None and (result.fit is None or not result.fit.is_within_chance)
+        if shown and not result.digest.past_posterior and not result.is_noiseless:
             publish = ("expost", "publish", "--model", str(job.out / MODEL))
             purpose = "a page where people look up their bound"
             return (Code(text=shlex.join(publish), purpose=purpose),)

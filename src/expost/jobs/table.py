@@ -1,5 +1,6 @@
 """The table of a job: its options, how it is opened, and the settings of the result."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from expost.data import (
     Encoding,
     LevelEntry,
     Mark,
+    NumericEntry,
     Table,
     given_encoding,
     open_encoded,
@@ -52,20 +54,33 @@ __all__ = [
 
 # The options that a complete encoding fixes.
 OF_AN_ENCODING = ("data_norm", "drop", "missing")
+# Consecutive numbers in so few rows may be figures.
+_FEWEST_NUMBERED = 20
 
 
 def table_notices(table: Table, encoding: Encoding, unknown: Mapping[str, int]) -> tuple[str, ...]:
     """Return notices on a table; ``unknown`` is the number of cells of no level, by column."""
     keys = (
-        f"column {entry.name!r}: has a level for most rows; if it is a key, name it with --id"
-        " or leave it out with --drop."
+        f"column {entry.name!r}: {reason}; if it is a key, name it with --id or leave it out with"
+        " --drop."
         for entry in encoding.entries
-        if isinstance(entry, LevelEntry) and len(entry.levels) > max(2, table.rows / 2)
+        if (reason := _key_sign(entry, table.rows))
     )
     released = {} if encoding.histograms is None else encoding.histograms.kinds
     # A private encoding leaves rare levels out on purpose.
     unknown = {name: count for name, count in unknown.items() if name not in released}
     return (*encoding.notices, *table.notices, *keys, *unknown_notices(unknown))
+
+
+def _key_sign(entry: LevelEntry | NumericEntry, rows: int) -> str:
+    """Return why a column may be a key of the rows; nothing if no sign of it is known."""
+    if isinstance(entry, LevelEntry):
+        return "has a level for most rows" if len(entry.levels) > max(2, rows / 2) else ""
+    # The standard deviation of n consecutive numbers, in any order.
+    numbered = math.sqrt((rows**2 - 1) / 12)
+    whole = float(2 * entry.mean).is_integer()
+    same = whole and math.isclose(entry.scale, numbered, rel_tol=1e-9)
+    return "numbers the rows" if same and rows >= _FEWEST_NUMBERED else ""
 
 
 def unknown_notices(unknown: Mapping[str, int]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ Every figure is rounded up.
 """
 
 import math
-from decimal import Context, Decimal
+from decimal import MAX_EMAX, Context, Decimal
 from typing import TYPE_CHECKING
 
 from expost.mechanisms.base import noise_title
@@ -25,7 +25,8 @@ __all__ = ["description_at", "for_replacement", "relation_text", "statements"]
 
 # The multiples of ε at which δ is reported.
 _MULTIPLES = (0.5, 1, 2)
-_UP = Context(prec=30)
+# e^ε of a large ε is past the usual range of decimals; what is past this one is infinite.
+_UP = Context(prec=30, Emax=MAX_EMAX, traps=[])
 
 
 def description_at(mechanism: "Mechanism", epsilon: float, delta: float | None) -> str:
@@ -58,8 +59,9 @@ def relation_text(mechanism: "Mechanism") -> str:
 
 def for_replacement(epsilon: float, delta: float) -> tuple[Decimal, Decimal]:
     """Return (2ε, (1 + e^ε)δ), exactly and rounded up."""
-    factor = 1 + decimal(epsilon).exp(_UP).next_plus(_UP)
-    return 2 * decimal(epsilon), _UP.multiply(factor, decimal(delta)).next_plus(_UP)
+    factor = _UP.add(1, decimal(epsilon).exp(_UP)).next_plus(_UP)
+    slip = _UP.multiply(factor, decimal(delta)).next_plus(_UP) if delta else Decimal(0)
+    return 2 * decimal(epsilon), slip
 
 
 def statements(mechanism: "Mechanism") -> tuple[str, ...]:
@@ -75,10 +77,12 @@ def statements(mechanism: "Mechanism") -> tuple[str, ...]:
     if not mechanism.covers(Neighbouring.REPLACE):
         twice, slip = for_replacement(epsilon, delta)
         lines[0] += " A removed row counts as a null row: the number of rows is public."
-        follows = f"({upper_text(float(twice))}, {at_most(slip)})"
+        follows = "no guarantee, as the second is above 1"
+        if slip < 1:
+            follows = f"({upper_text(float(twice))}, {at_most(slip)})"
         lines.append(
             f"If {'a row is' if not persons else 'rows are'} replaced: (2ε, (1 + e^ε)δ) ="
-            f" {follows if slip < 1 else 'no guarantee, as the second is above 1'}."
+            f" {follows}."
         )
     curve = [
         f"{at_most(mechanism.delta_at(times * epsilon))} at ε = {upper_text(times * epsilon)}"

@@ -9,15 +9,18 @@ AUC         the area under the ROC curve, of two classes. Scores are counted in 
             half of the share of pairs (one row of each class) that share a bin.
 
 These are figures of exact rows, curator-only. On its own training rows they favour a model: one
-that is not better than the base rate there is not better elsewhere.
+that is not better than the base rate there is not better elsewhere. One that is better need not be:
+if the columns do not predict the label, the best of all models with k coefficients still gains
+χ²(k)/(2n) nats a row (Wilks 1938). A gain up to a high quantile of that law is no evidence.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
 import numpy as np
+from scipy.special import chdtri
 
 from expost.forecast import Forecast
 from expost.glm import Objective, predictors
@@ -31,6 +34,8 @@ __all__ = ["FitScores", "fit_of", "useless_sentence"]
 _REMEDY = "Use a larger epsilon, more rows or fewer columns."
 # Bins of asinh(z/_FINEST), from −_WIDEST to _WIDEST; what lies beyond counts as the last bin.
 _BINS, _FINEST, _WIDEST = 2048, 1 / 64, 64.0
+# How often the gain of labels that no column predicts may count as evidence.
+_CHANCE = 0.025
 _NO_NOISE = "The columns do not predict the label, or the regularization is too large."
 
 
@@ -41,10 +46,12 @@ class FitScores:
     Classes: the number of rows that each predicts ``right``, the sums of their ``log_losses`` (none
     for a loss that is not a log loss), and the rows of each class (``classes``). Numbers: the
     sums of squared ``errors``, and the labels' mean and sum of squared deviations (``spread``).
-    Two classes: ``binned`` counts the rows by model, class and bin of their scores.
+    Two classes: ``binned`` counts the rows by model, class and bin of their scores. The models have
+    ``coefficients`` that can vary, not counting those that leave every prediction as it is.
     """
 
     rows: int = 0
+    coefficients: int = 0
     right: tuple[int, ...] = ()
     log_losses: tuple[float, ...] = ()
     classes: tuple[int, ...] = ()
@@ -59,7 +66,10 @@ class FitScores:
     ) -> "FitScores":
         """Return the scores of coefficient vectors on the rows of a block."""
         z = tuple(predictors(block.X, theta, loss.outputs) for theta in models)
-        return cls.of_predictors(z, block.y, loss, signs=signs)
+        result = cls.of_predictors(z, block.y, loss, signs=signs)
+        # The same vector can be added to the coefficients of all classes.
+        free = block.X.shape[1] * max(loss.outputs - 1, 1)
+        return replace(result, coefficients=free)
 
     @classmethod
     def of_predictors(
@@ -102,6 +112,7 @@ class FitScores:
         sums = {name: _added(getattr(self, name), getattr(other, name)) for name in names}
         return FitScores(
             rows=rows,
+            coefficients=max(self.coefficients, other.coefficients),
             **sums,
             mean=self.mean + step * (other.rows / rows),
             spread=self.spread + other.spread + step * step * (self.rows * other.rows / rows),
@@ -155,6 +166,24 @@ class FitScores:
             return not self.log_loss[0] < self.base_log_loss
         return not self.score[0] > self.base_score
 
+    @property
+    def gain(self) -> float:
+        """The gain over the base rate in nats a row, by the likelihood of the labels.
+
+        Without a log loss it is a lower bound by the accuracy (Pinsker), or that of normal errors.
+        """
+        if self.log_losses:
+            return self.base_log_loss - self.log_loss[0]
+        if self.classes:
+            return 2 * max(self.score[0] - self.base_score, 0.0) ** 2
+        return -math.log1p(-self.score[0]) / 2 if self.score[0] < 1 else math.inf
+
+    @property
+    def is_within_chance(self) -> bool:
+        """Whether labels that the columns do not predict could give such a gain on these rows."""
+        chance = float(chdtri(self.coefficients, _CHANCE)) if self.coefficients else 0.0
+        return 2 * self.rows * self.gain <= chance
+
     def fields(self) -> dict[str, Any]:
         """Return what JSON holds: the figures of the released model and of the base rate."""
         known = len(self.log_losses) > 0
@@ -171,7 +200,7 @@ class FitScores:
     def words(self) -> str:
         """The figures of the released model and of the base rate, in words."""
         if not self.classes:
-            return f"R² {self.score[0]:.3f} on its rows, 0 by their mean"
+            return f"R² {fixed(self.score[0], 3)} on its rows, 0 by their mean".replace("-", "−")
         right = fixed(self.score[0], 1, percent=True), fixed(self.base_score, 1, percent=True)
         text = f"it predicts {right[0]} % of its rows, the base rate {right[1]} %"
         if not self.log_losses:
@@ -201,7 +230,7 @@ class _Scored:
 def useless_sentence(fit: FitScores | None, forecast: Forecast | None) -> str | None:
     """Return the warning for a model that is not better than the base rate; None for others.
 
-    The measured figures decide if there are any; a forecast that they contradict is reported too.
+    The measured figures decide where their gain cannot be chance; else a forecast does too.
     """
     if fit is not None and fit.is_useless:
         noisy = forecast is None or forecast.noise_ratio > 0
@@ -210,6 +239,8 @@ def useless_sentence(fit: FitScores | None, forecast: Forecast | None) -> str | 
         remedy = _REMEDY if noisy else _NO_NOISE
         return f"{subject} no better than the base rate: {fit.words}. {remedy}"
     if forecast is None or forecast.warning is None:
+        return None
+    if fit is not None and not fit.is_within_chance:
         return None
     measured = "" if fit is None else f" Measured, {fit.words}."
     return f"{forecast.warning}{measured}"

@@ -18,6 +18,7 @@ from scipy.special import expit
 from expost import _checks
 from expost.data import Encoding, LevelEntry, NumericEntry
 from expost.errors import InvalidInput
+from expost.notices import listed
 from expost.numbers import range_text
 from expost.release import Release
 from expost.results import Displayed
@@ -128,7 +129,7 @@ class Form:
         if not isinstance(values, Mapping):
             raise InvalidInput(
                 f"values: is a {type(values).__name__}, must be a mapping {{column: value}}; the"
-                f" columns are {', '.join(self.names)}."
+                f" columns are {listed(self.names)}."
             )
         self._check_names(values)
         notes = [
@@ -164,13 +165,13 @@ class Form:
                 raise InvalidInput(f"{name!r}: is what the model predicts; give it as the label.")
             if name not in (*self.names, *self.unused):
                 raise InvalidInput(
-                    f"{name!r}: is no column of the model; it has {', '.join(self.names)}."
+                    f"{name!r}: is no column of the model; it has {listed(self.names)}."
                     f"{_checks.did_you_mean(name, self.names)}"
                 )
         absent = [name for name in self.names if name not in values]
         if absent:
             empty = "" if self.encoding is None else " (an empty one where it is not known)"
-            raise InvalidInput(f"{', '.join(absent)}: must be given as well, each a value{empty}.")
+            raise InvalidInput(f"{listed(absent)}: must be given as well, each a value{empty}.")
 
 
 def form_number(name: str, value: Any) -> float:
@@ -244,10 +245,10 @@ def cut_note(entry: NumericEntry) -> str | None:
 
 def unknown_note(entry: LevelEntry) -> str:
     """Return the sentence for a value that is none of the levels of a column."""
-    listed = ", ".join(map(repr, entry.levels[:_LISTED]))
+    levels = ", ".join(map(repr, entry.levels[:_LISTED]))
     more = ", …" if len(entry.levels) > _LISTED else ""
     return (
-        f"The value of {entry.name!r} is none of its levels ({listed}{more}): it counts as none of"
+        f"The value of {entry.name!r} is none of its levels ({levels}{more}): it counts as none of"
         " them, as it would have in training; if it is misspelled, look the row up again."
     )
 

@@ -7,7 +7,8 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from expost.numbers import number, share
+from expost.numbers import count, number, share
+from expost.profiles.digest import POSTERIOR
 from expost.report.document import Alert, Document, Page, Verdict
 
 __all__ = ["compared", "model_facts"]
@@ -112,11 +113,15 @@ def _with_verdict(profile: Document, choice: Document) -> Document:
             "caution",
         )
     more = profile.verdict.more if profile.verdict is not None else ""
-    if released < advised:
-        return _judged(
-            profile, f"{this}, less than the recommended {use}. It keeps {bound}.", more, "good"
-        )
-    return _judged(profile, f"{this}, the recommended one. It keeps {bound}.", more, "good")
+    kept, tone = f"It keeps {bound}", "good"
+    past = profile.facts.get("past_certainty")
+    if isinstance(past, int) and past > 0:
+        # Evidence that a row was absent is no matter of the posterior.
+        rows = f"{count(past)} {'row' if past == 1 else 'rows'}"
+        kept += f", but the attacker's certainty about {rows} exceeds {share(POSTERIOR)}"
+        tone = "caution"
+    which = f"less than the recommended {use}" if released < advised else "the recommended one"
+    return _judged(profile, f"{this}, {which}. {kept}.", more, tone)
 
 
 def _judged(profile: Document, text: str, more: str, tone: Any) -> Document:

@@ -115,11 +115,16 @@ class Training:
 
 def of_epsilon(epsilon: float, scenario: Scenario) -> Identifiability:
     """Return what any (ε, δ) mechanism allows, and Gaussian noise that is calibrated to it."""
+    return _of_epsilon(epsilon, scenario, is_of_model=False)
+
+
+def _of_epsilon(epsilon: float, scenario: Scenario, *, is_of_model: bool) -> Identifiability:
+    """Return the same; a model of another mechanism than Gaussian noise gets no such column."""
     each = EpsilonDelta(epsilon=epsilon, delta=scenario.delta or 0.0)
     setting = scenario.setting(each=True)
     routes = [_any(repeat(each, setting.releases))]
     parameters: Parameters = {}
-    if each.has_delta and 0 < each.guaranteed_epsilon < math.inf:
+    if each.has_delta and 0 < each.guaranteed_epsilon < math.inf and not is_of_model:
         noise = calibrate(
             GaussianNoise, epsilon=each.guaranteed_epsilon, delta=each.guaranteed_delta
         )
@@ -175,7 +180,11 @@ def of_guarantee(
             raise InvalidInput(
                 f"delta={scenario.delta!r}: the guarantee has its own, {own!r}; leave it out."
             )
-        stated = of_epsilon(guarantee.guaranteed_epsilon, replace(scenario, delta=own))
+        stated = _of_epsilon(
+            guarantee.guaranteed_epsilon,
+            replace(scenario, delta=own),
+            is_of_model=bool(description),
+        )
         return _described(stated, description)
     if isinstance(guarantee, GaussianNoise):
         return _described(of_mu(guarantee.mu, scenario), description)

@@ -162,7 +162,8 @@ def _none(choice: EpsilonChoice, utility: Utility) -> tuple[str, str]:
 def _useless(choice: EpsilonChoice, utility: Utility) -> tuple[str, str]:
     curve = utility.leading
     return (
-        "Useless even without noise: these columns are not shown to predict the label.",
+        "Useless even without noise: no linear model of these columns is shown to predict the"
+        " label.",
         f"{_scores_text(utility, None)}, a gain of {number(curve.best_gain, digits=2)} with a"
         f" standard error of {number(curve.best_error, digits=2)}. No ε helps: use other columns or"
         " more rows.",
@@ -180,7 +181,7 @@ _SENTENCES: dict[Decision, Callable[[EpsilonChoice, Utility], tuple[str, str]]] 
 def _learnt(choice: EpsilonChoice) -> str:
     part = min(choice.share or 0.0, 1.0)
     learnt = fixed(part, 0, "down", percent=True)
-    return f"models reach {learnt} % of what can be learnt from these columns"
+    return f"models reach {learnt} % of what a linear model can learn from these columns"
 
 
 def _limit(choice: EpsilonChoice) -> str:
@@ -326,12 +327,12 @@ def alerts(choice: EpsilonChoice) -> Iterator[Alert]:
         yield Alert(
             severity="review",
             title="Read from the data, which is not private:",
-            text=f"{one_line(listed(choice.read_from_data))}.",
+            text=f"{one_line(listed(choice.read_from_data, most=4))}.",
         )
     shown = methods(choice)
     for notice in choice.notices:
         if notice not in shown:
-            yield Alert(severity="note", title=symbols(one_line(notice)))
+            yield Alert.of("note", symbols(notice))
 
 
 def methods(choice: EpsilonChoice) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from expost.groups.exposure import printable
 from expost.numbers import (
     certainty,
     count,
+    fixed,
     for_persons,
     nats,
     number,
@@ -143,8 +144,19 @@ class Subject:
                 tone="caution",
                 priority=50,
             )
-        useful = "This model is useful, and no" if profile.fit is not None else "No"
-        text = f"{useful} {unit} exceeds the limit of {limit}."
+        exceeds = f"no {unit} exceeds the limit of {limit}."
+        if profile.fit is None:
+            text = exceeds.capitalize()
+        elif profile.fit.is_within_chance:
+            return Verdict(
+                text=f"This model is not shown to be useful, and {exceeds}",
+                more="Its gain over the base rate on its own rows may be chance: `expost epsilon`"
+                " measures on rows that were held out.",
+                tone="caution",
+                priority=50,
+            )
+        else:
+            text = f"This model is useful, and {exceeds}"
         if self.release is not None and self.release.seeded:
             return Verdict(
                 text=text,
@@ -168,7 +180,11 @@ class Subject:
         """Return what to do about rows past the limit, and what is guaranteed otherwise."""
         attackers = self.profile.attackers
         if attackers is None:
-            return "Release at a smaller ε: `expost epsilon` recommends one."
+            return (
+                "Release at a smaller ε if that is too much. `expost epsilon` keeps its limit for"
+                " each row in 95 % of releases, and of many rows a few can exceed it: a larger"
+                " --quantile makes that rarer."
+            )
         train = "Train with more noise or fewer steps if that is too much."
         first = attackers.first
         if not attackers.rows_differ or first.epsilon is None or first.loss is None:
@@ -318,7 +334,12 @@ class Subject:
                 text="The guarantee allows that with a small probability.",
             )
         if profile.useless is not None:
-            yield Alert(severity="problem", title="The model is no better than the base rate.")
+            measured = profile.fit is not None and profile.fit.is_useless
+            yield Alert(
+                severity="problem",
+                title=f"The model is {'' if measured else 'forecast to be '}no better than the base"
+                " rate.",
+            )
         if release is not None and release.seeded and release.mechanism.is_private:
             yield Alert.of("problem", SEEDED)
         if profile.digest.unproved:
@@ -403,6 +424,7 @@ class Subject:
             "seeded": None if release is None else release.seeded,
             "model_audience": None if release is None else release.audience.value,
             "largest_loss": self._largest_loss,
+            "past_certainty": 0 if profile.is_noiseless else self.past,
         }
         if release is not None:
             facts |= model_facts(release.mechanism)
@@ -417,12 +439,13 @@ def useful_tile(fit: FitScores, *, useless: bool) -> Tile:
         values, base, name = fit.score, fit.base_score, fit.measure
     lines = [f"{base:.3f} by {'guessing' if fit.auc else 'the base rate'}"]
     if len(values) > 1:
-        lines.insert(0, f"{values[1]:.3f} without privacy")
+        lines.insert(0, f"{values[1]:.3f} without noise")
+    shown: Tone = "caution" if fit.is_within_chance else "good"
     return Tile(
         label="Useful?",
-        value=f"{name} {values[0]:.3f}",
-        lines=(*lines, "on the training rows"),
-        tone="bad" if useless else "good",
+        value=f"{name} {fixed(values[0], 3)}".replace("-", "−"),
+        lines=(*(line.replace("-", "−") for line in lines), "on the training rows"),
+        tone="bad" if useless else shown,
     )
 
 
