@@ -129,6 +129,14 @@ def where_gradients_are(rng, total, step):
     return normals(rng, total, step) * (total != 0)
 
 
+def all_steps_but_one(rng, total, step):
+    return normals(rng, total, step) * (step != 10)
+
+
+def all_coordinates_but_one(rng, total, step):
+    return normals(rng, total, step) * (np.arange(len(total)) != 50)
+
+
 class EveryThirdAgain:
     """The noise of every third step is that of the step before."""
 
@@ -262,6 +270,11 @@ FAULTS = {
     "one layer has no noise": Fault(
         "noise scale", Step(noise=lambda *a: normals(*a) * np.r_[np.ones(160), np.zeros(32)])
     ),
+    "one step has no noise": Fault("noise scale", Step(noise=all_steps_but_one)),
+    "a late step has no noise": Fault(
+        "noise scale", Step(noise=lambda r, total, step: normals(r, total, step) * (step != 200))
+    ),
+    "one coordinate has no noise": Fault("noise scale", Step(noise=all_coordinates_but_one)),
     "Laplace noise": Fault("noise distribution", Step(noise=laplace)),
     "truncated noise": Fault("noise distribution", Step(noise=truncated)),
     "one key for two layers": Fault("noise independence", Step(noise=one_key_for_layers)),
