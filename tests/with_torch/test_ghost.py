@@ -628,6 +628,8 @@ def test_what_is_given_as_the_model():
         track(run.optimizer, run.loader)
     with pytest.raises(InvalidInput, match="pass model="):
         track(run.optimizer, run.loader, model=run.plain)
+    with pytest.raises(InvalidInput, match="does not have the parameters"):
+        track(run.optimizer, run.loader, model=Run(mode="ghost", tracking=None).hooks)
     tracker = track(run.optimizer, run.loader, model=run.hooks)
     with pytest.raises(InvalidInput, match="already tracked"):
         track(run.optimizer, run.loader, model=run.hooks)

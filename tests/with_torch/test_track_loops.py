@@ -481,6 +481,9 @@ def test_opacus_is_named_where_it_is_missing(monkeypatch):
         ({"every": 2}, "only hidden batches need them"),
         ({"every": 0}, "every=0"),
         ({"loss": len}, "only hidden batches need them"),
+        ({"adversary": "hidden-batches", "loss": 3}, "^loss=3: must be a function"),
+        ({"model": "net"}, "^model: is a str"),
+        ({"model": nn.Linear(5, 3)}, "does not have the parameters"),
     ],
 )
 def test_options_that_do_not_fit(options, message):
@@ -523,6 +526,12 @@ def test_a_loss_of_other_rows_is_refused():
         run.epochs(1)
     with pytest.raises(InvalidInput, match="could not be tracked"):
         tracker.profile()
+
+
+def test_a_loss_that_returns_nothing_is_refused():
+    run = Run(tracking={"adversary": "hidden-batches", "loss": lambda batch: None})
+    with pytest.raises(InvalidInput, match="loss: returned a NoneType"):
+        run.epochs(1)
 
 
 def test_a_change_of_the_noise_within_a_step_is_refused():

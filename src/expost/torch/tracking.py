@@ -141,6 +141,11 @@ def track(
             "loss=None: hidden batches need the gradients of rows that were not sampled; pass"
             " loss=lambda batch: criterion(model(batch[0]), batch[1])."
         )
+    if loss is not None and not callable(loss):
+        raise InvalidInput(
+            f"loss={loss!r}: must be a function of a batch; pass loss=lambda batch:"
+            " criterion(model(batch[0]), batch[1])."
+        )
     if not hidden and (loss is not None or every != 1):
         raise InvalidInput(
             "loss, every: only hidden batches need them; leave them out, or use"
