@@ -61,13 +61,24 @@ def test_a_trainer_of_the_folder_is_checked(program, here):
 
 def test_a_trainer_that_cannot_be_run_is_refused(program, here):
     (here / "broken.py").write_text("raise OSError('no')\nnumber = 3\n")
-    (here / "plain.py").write_text("number = 3\ndef stops(task):\n    return iter(())\n")
+    (here / "script.py").write_text("import sys\nsys.exit(0)\n")
+    (here / "plain.py").write_text(
+        "import sys\n"
+        "number = 3\n"
+        "def stops(task):\n    return iter(())\n"
+        "def returns(task):\n    return 3\n"
+        "def exits(task):\n    sys.exit(0)\n    yield\n"
+    )
     for name, words in {
         "trainer": "module:function",
         "own_steps:nothing": "nothing",
         "broken:number": "OSError",
         "plain:number": "not a function",
         "plain:stops": "yielded 0 steps",
+        "plain:returns": "raised TypeError at step 1",
+        # The exit code would be that of a trainer which conforms.
+        "plain:exits": "raised SystemExit at step 1",
+        "script:trainer": "SystemExit",
     }.items():
         done = program("conform", name, *CLAIMS, "--out", "none")
         refused(done, here / "none", words)

@@ -185,14 +185,17 @@ def row_keys(
     """Return the keys of rows as plain numbers or strings; ``entry`` names one in messages."""
     if ids is None:
         return None
+    name = entry.partition(":")[0]
     if isinstance(ids, str) or not hasattr(ids, "__iter__"):
-        raise InvalidInput("ids: must be a sequence with one key for each row.")
+        raise InvalidInput(f"{name}: must be a sequence with one key for each row.")
     keys = tuple(key.item() if isinstance(key, np.generic) else key for key in ids)
     kinds = {type(key) for key in keys}
     if len(kinds) > 1 or not kinds <= {str, int, float, bool} or not _is_plain(keys):
         keys = tuple(_string(key, f"{entry} {index}") for index, key in enumerate(keys))
     if len(keys) != rows:
-        raise InvalidInput(f"ids has {len(keys)} entries: must have one for each of {rows} rows.")
+        raise InvalidInput(
+            f"{name} has {len(keys)} entries: must have one for each of {rows} rows."
+        )
     return keys
 
 

@@ -129,6 +129,25 @@ def where_gradients_are(rng, total, step):
     return normals(rng, total, step) * (total != 0)
 
 
+def all_steps_but_one(rng, total, step):
+    return normals(rng, total, step) * (step != 10)
+
+
+def all_coordinates_but_one(rng, total, step):
+    return normals(rng, total, step) * (np.arange(len(total)) != 50)
+
+
+class FirstEmptyWithout:
+    """The first empty batch of a run has no noise."""
+
+    def __call__(self, rng, total, step):
+        self.seen = step > 0 and self.seen
+        if self.seen or np.any(total):
+            return normals(rng, total, step)
+        self.seen = True
+        return 0.0
+
+
 class EveryThirdAgain:
     """The noise of every third step is that of the step before."""
 
@@ -262,6 +281,11 @@ FAULTS = {
     "one layer has no noise": Fault(
         "noise scale", Step(noise=lambda *a: normals(*a) * np.r_[np.ones(160), np.zeros(32)])
     ),
+    "one step has no noise": Fault("noise scale", Step(noise=all_steps_but_one)),
+    "a late step has no noise": Fault(
+        "noise scale", Step(noise=lambda r, total, step: normals(r, total, step) * (step != 200))
+    ),
+    "one coordinate has no noise": Fault("noise scale", Step(noise=all_coordinates_but_one)),
     "Laplace noise": Fault("noise distribution", Step(noise=laplace)),
     "truncated noise": Fault("noise distribution", Step(noise=truncated)),
     "one key for two layers": Fault("noise independence", Step(noise=one_key_for_layers)),
@@ -296,6 +320,7 @@ FAULTS = {
     ),
     "empty batches skipped": Fault("empty batches", Step(empty="skip")),
     "no noise for empty batches": Fault("empty batches", Step(empty="no noise")),
+    "no noise for one empty batch": Fault("empty batches", Step(noise=FirstEmptyWithout())),
     "empty batches fail": Fault("empty batches", Step(total=crash), weakens=False),
     "NaN let through": Fault("not finite", Step(total=let_through)),
     "no step if NaN": Fault("not finite", Step(skip_not_finite=True)),

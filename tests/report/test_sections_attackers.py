@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pytest
 from scipy.special import expit
 
 from expost.mechanisms.dpsgd import Adversary
@@ -99,6 +100,16 @@ def test_a_row_above_its_own_guarantee_is_explained_in_its_cell():
     cell = attackers(document_of(transcript)).cells[0][3]
     assert "row 7" in cell
     assert "above the guarantee" in cell
+
+
+@pytest.mark.parametrize(("share", "is_below"), [(0.5, True), (0.995, False), (1.2, False)])
+def test_an_epsilon_of_the_accountant_below_the_guarantee_is_explained_in_its_line(share, is_below):
+    # Opacus counts sampling where batches are public.
+    transcript = trained()
+    reported = share * transcript.guarantee().epsilon(DELTA)
+    profile = transcript_profile(transcript, reported=lambda delta: reported, delta=DELTA)
+    (line,) = (each for each in str(profile).splitlines() if "accountant of the run" in each)
+    assert ("below the guarantee" in line and "batches are public" in line) is is_below
 
 
 def test_notices_are_printed_and_on_the_page():

@@ -509,6 +509,42 @@ def test_gradients_of_rows_are_compared_once_and_nothing_changes(loop, name, dty
     assert run.theta.tobytes() == plain.theta.tobytes()
 
 
+def compared(change, **options):
+    """A run whose loss is changed, and whose rows are compared where that can be done."""
+    run = Run(tracking=None, **options)
+    run.tracker = track(run.optimizer, run.loader, model=run.hooks)
+    whole = run.loss
+    run.loss = lambda batch: change(whole, batch)
+    return run.epochs()
+
+
+def test_several_passes_before_a_step_are_not_compared_with_one():
+    run = compared(lambda whole, batch: (whole(batch) + whole(batch)) / 2)
+    assert_losses(run, run.losses())
+
+
+def test_parameters_that_were_changed_before_the_step_are_not_compared():
+    # By another optimizer, whose step comes first.
+    run = Run(tracking=None)
+    run.tracker = track(run.optimizer, run.loader, model=run.hooks)
+    batch = next(iter(run.loader))
+    run.loss(batch).backward()
+    with torch.no_grad():
+        next(run.model.parameters()).add_(1.0)
+    run.optimizer.step()
+    assert run.tracker.steps == 1
+
+
+def test_half_precision_is_not_compared():
+    def half(whole, batch):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return whole(batch)
+
+    run = compared(half, dtype=torch.float32)
+    assert any("Half precision" in notice for notice in run.tracker.notices)
+    np.testing.assert_allclose(run.tracker.profile().loss, run.losses(), atol=0.2)
+
+
 def test_a_shared_parameter_has_its_norm_in_fast_gradient_clipping():
     run = Run(mode="fast", **{**given("tokens"), "make": Tied}).epochs()
     assert_losses(run, run.losses())
@@ -592,6 +628,8 @@ def test_what_is_given_as_the_model():
         track(run.optimizer, run.loader)
     with pytest.raises(InvalidInput, match="pass model="):
         track(run.optimizer, run.loader, model=run.plain)
+    with pytest.raises(InvalidInput, match="does not have the parameters"):
+        track(run.optimizer, run.loader, model=Run(mode="ghost", tracking=None).hooks)
     tracker = track(run.optimizer, run.loader, model=run.hooks)
     with pytest.raises(InvalidInput, match="already tracked"):
         track(run.optimizer, run.loader, model=run.hooks)

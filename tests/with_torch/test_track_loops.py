@@ -1,6 +1,7 @@
 """Loops that a tracker follows, and those that it refuses in a sentence."""
 
 import copy
+import math
 import sys
 
 import numpy as np
@@ -12,7 +13,7 @@ from opacus.optimizers import DistributedDPOptimizer, DPOptimizer
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 from torch import nn
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, default_collate
 
 import expost.torch
 from dpsgd.tracked import HOOKS, Run, quiet
@@ -258,6 +259,73 @@ def test_loops_that_are_refused(loop, message, shuffled):
         run.tracker.profile()
 
 
+def by_first_entry(rows):
+    return default_collate(sorted(rows, key=lambda row: float(row[0][0])))
+
+
+def as_mapping(rows):
+    X, y, numbers = by_first_entry(rows)
+    return {"X": X, "more": [y, {"numbers": numbers}]}
+
+
+def by_label(rows):
+    """A part of the rows moves."""
+    return default_collate(sorted(rows, key=lambda row: int(row[1])))
+
+
+@pytest.mark.parametrize("collate", [by_first_entry, as_mapping, by_label])
+@pytest.mark.parametrize("adversary", ["known-batches", "hidden-batches"])
+def test_a_loader_that_changes_the_order_of_rows_is_refused(collate, adversary):
+    run = Run(tracking=None)
+    run.loader.collate_fn.wrapped_collator_fn = collate
+    hidden = {"adversary": adversary, "loss": run.loss} if "hidden" in adversary else {}
+    with pytest.raises(InvalidInput, match="in another order than the sampler"):
+        track(run.optimizer, run.loader, **hidden)
+    assert "add_noise" not in vars(run.optimizer)
+
+
+DRAWS = np.random.default_rng(0)
+
+
+def own_noise(rows):
+    """Random features, of a generator that is not torch's."""
+    X, y, numbers = default_collate(rows)
+    return [X + torch.as_tensor(DRAWS.normal(size=X.shape)), 0 * y, 0 * numbers]
+
+
+def popped(rows):
+    """Takes the rows apart, as some functions of transformers do."""
+    return [
+        torch.stack([part.pop(0) for part in rows]),
+        torch.tensor([part.pop() for part in rows]),
+    ]
+
+
+def second_dimension(rows):
+    X, y, numbers = default_collate(rows)
+    return [X.T.contiguous(), y, numbers]
+
+
+def nothing_known(rows):
+    X, *rest = default_collate(rows)
+    return [X * math.nan, *(0 * part for part in rest)]
+
+
+@pytest.mark.parametrize("collate", [own_noise, second_dimension, nothing_known, popped])
+def test_orders_that_are_kept_or_cannot_be_told_are_not_refused(collate):
+    run = Run(tracking=None)
+    if collate is popped:
+        run.loader = DPDataLoader(
+            [[x, float(i)] for i, x in enumerate(run.data.tensors[0])], sample_rate=0.5
+        )
+    run.loader.collate_fn.wrapped_collator_fn = collate
+    state = torch.get_rng_state()
+    track(run.optimizer, run.loader)
+    assert torch.equal(torch.get_rng_state(), state)
+    if collate is popped:
+        assert all(len(row) == 2 for row in run.loader.dataset)
+
+
 def test_sampling_with_replacement_is_refused():
     run = Run(tracking=None)
     sampler = BatchSampler(RandomSampler(run.data, replacement=True), 12, drop_last=False)
@@ -413,6 +481,9 @@ def test_opacus_is_named_where_it_is_missing(monkeypatch):
         ({"every": 2}, "only hidden batches need them"),
         ({"every": 0}, "every=0"),
         ({"loss": len}, "only hidden batches need them"),
+        ({"adversary": "hidden-batches", "loss": 3}, "^loss=3: must be a function"),
+        ({"model": "net"}, "^model: is a str"),
+        ({"model": nn.Linear(5, 3)}, "does not have the parameters"),
     ],
 )
 def test_options_that_do_not_fit(options, message):
@@ -455,6 +526,12 @@ def test_a_loss_of_other_rows_is_refused():
         run.epochs(1)
     with pytest.raises(InvalidInput, match="could not be tracked"):
         tracker.profile()
+
+
+def test_a_loss_that_returns_nothing_is_refused():
+    run = Run(tracking={"adversary": "hidden-batches", "loss": lambda batch: None})
+    with pytest.raises(InvalidInput, match="loss: returned a NoneType"):
+        run.epochs(1)
 
 
 def test_a_change_of_the_noise_within_a_step_is_refused():

@@ -113,7 +113,9 @@ def test_hidden_batches_guarantee_as_many_rows_as_a_person_has():
 def test_what_persons_exclude():
     with pytest.raises(InvalidInput, match="all subsets"):
         Run(tracking={"persons": PERSONS, "adversary": "hidden-batches"})
-    with pytest.raises(InvalidInput, match="one for each of 12"):
+    with pytest.raises(
+        InvalidInput, match=r"^persons has 11 entries: must have one for each of 12"
+    ):
         Run(tracking={"persons": PERSONS[:-1]})
     run = Run(mode="ghost", batch_size=12, tracking={"persons": PERSONS})
     with pytest.raises(InvalidInput, match="several rows in one batch"):

@@ -177,15 +177,25 @@ def noise_scale(evidence: Evidence) -> Finding:
     overall = intervals["all layers"]
     figures = {"noise_multiplier_low": overall[0], "noise_multiplier_high": overall[1]}
     wrong = [p for p, ends in intervals.items() if not contains(ends, claims.noise_multiplier)]
-    if not wrong:
+    # Too few to show in a standard deviation; no noise is never by chance.
+    silent = [
+        f"{count:,} {of if count > 1 else of[:-1]}"
+        for of, count in evidence.without_noise.items()
+        if count
+    ]
+    if not wrong and not silent:
         return conforming(name, f"Noise multiplier {between(overall)}.", **figures)
-    shown = wrong[0]
-    less = any(intervals[part][0] < claims.noise_multiplier for part in wrong)
-    where = "" if shown == "all layers" else f" in {shown}"
+    less = bool(silent) or any(intervals[part][0] < claims.noise_multiplier for part in wrong)
+    text = f"Noise multiplier {between(overall)}, but no noise at all in {' and '.join(silent)}."
+    if wrong:
+        where = "" if wrong[0] == "all layers" else f" in {wrong[0]}"
+        text = (
+            f"Noise multiplier {between(intervals[wrong[0]])}{where};"
+            f" {number(claims.noise_multiplier)} is claimed."
+        )
     return violation(
         name,
-        f"Noise multiplier {between(intervals[shown])}{where};"
-        f" {number(claims.noise_multiplier)} is claimed.",
+        text,
         weakens=less,
         meaning="There is less noise than the accountant assumes: ε is larger than reported."
         if less

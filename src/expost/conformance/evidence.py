@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from expost.conformance.claims import Claims
 from expost.conformance.statistics import Interval, mean_interval, ratio_interval, scale_interval
@@ -131,8 +132,23 @@ class Evidence:
 
     @property
     def has_noise(self) -> bool:
-        """Whether there is noise at every step and coordinate, beyond rounding."""
-        return bool(np.all(np.abs(self.noise).max(axis=1) > 1e-9 * self.claims.noise_scale))
+        """Whether there is noise at every step of full batches, beyond rounding."""
+        return not np.any(self._silent(self.noise, axis=1))
+
+    @cached_property
+    def without_noise(self) -> dict[str, int]:
+        """How many steps, and how many coordinates in some run, have no noise at all."""
+        runs = [run for run in (*self.runs, self.half, self.sampled, self.grouped) if run]
+        return {
+            "steps": sum(int(np.sum(self._silent(run.free, axis=1))) for run in runs),
+            "coordinates": int(
+                np.sum(np.any([self._silent(r.free, axis=0) for r in runs], axis=0))
+            ),
+        }
+
+    def _silent(self, noise: FloatArray, axis: int) -> NDArray[np.bool_]:
+        least = 1e-9 * self.claims.noise_scale
+        return np.asarray(~(np.abs(noise).max(axis=axis) > least))
 
     def open_steps(self, group: Group) -> tuple[int, int]:
         """Return how many first steps a row of the group takes part in, from below and above."""

@@ -212,7 +212,7 @@ def empty_batches(evidence: Evidence) -> Finding:
     without = int(np.sum(squares < len(FREE) / 100))
     figures["steps_without_noise"] = without
     empty = (1 - claims.sampling_rate) ** run.rows
-    if min(steady, law) >= evidence.level / 2:
+    if not without and min(steady, law) >= evidence.level / 2:
         text = f"Steps of {run.rows} rows, {number(100 * empty)} % of them empty, have noise."
         return conforming(name, text, **figures)
     return violation(

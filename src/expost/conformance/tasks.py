@@ -213,8 +213,9 @@ def observe(
     )
     published = [np.zeros(_WIDTH)]
     dtype = np.dtype(np.float64)
-    run = iter(trainer(task))
+    run: Iterator[Mapping[str, Any]] = iter(())
     try:
+        run = iter(trainer(task))
         while len(published) <= steps:
             parameters = next(run)
             published.append(_flat(parameters))
@@ -227,10 +228,10 @@ def observe(
         ) from None
     except TrainerFailed:
         raise
-    # The trainer is code of others and may raise anything.
-    except Exception as error:
+    # The trainer is code of others and may raise anything; a script's exit is no verdict.
+    except (Exception, SystemExit) as error:
         raise TrainerFailed(
-            f"trainer: raised {type(error).__name__} at step {len(published)}: {error}"
+            f"trainer: raised {type(error).__name__} at step {len(published)} ({error})."
         ) from error
     finally:
         getattr(run, "close", lambda: None)()

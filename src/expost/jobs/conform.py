@@ -51,8 +51,8 @@ def named_trainer(name: str) -> Any:
     sys.path.insert(0, str(Path.cwd()))
     try:
         trainer = getattr(import_module(module), function)
-    # Importing runs code of others, which may raise anything.
-    except Exception as error:  # noqa: BLE001 (see above)
+    # Importing runs code of others, which may raise anything; a script's exit is no verdict.
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (see above)
         raise InvalidInput(
             f"TRAINER {name!r}: cannot be imported from the current folder"
             f" ({type(error).__name__}: {error})."

@@ -18,15 +18,22 @@ sampled batches in one step: a row can be in both, and its coins are then others
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
+import torch
+from torch.utils.data import default_collate
 
 from expost.errors import InvalidInput
+from expost.torch.full_pass import Generators, rows_of
 from expost.types import IntArray
 
-__all__ = ["BatchLog", "record_batches"]
+__all__ = ["BatchLog", "check_order", "record_batches"]
+
+# Rows that are collated to see their order.
+_COLLATED = 8
 
 
 class _Pass:
@@ -212,3 +219,54 @@ def record_batches(sampler: Any, log: BatchLog) -> Callable[[], None]:
         sampler.__class__ = plain
 
     return undo
+
+
+def check_order(data_loader: Any) -> None:
+    """Refuse a ``collate_fn`` that puts rows in another order than the sampler's.
+
+    The first rows are collated again in reverse: a tensor with values of rows must then be
+    reversed. Of a random ``collate_fn`` it cannot be told, and data that workers read is not read
+    here, because a file that is opened here and in a worker may be read wrongly.
+    """
+    # Opacus' own remembers the first batch.
+    collate = getattr(data_loader.collate_fn, "wrapped_collator_fn", data_loader.collate_fn)
+    if data_loader.num_workers or collate in (None, default_collate):
+        return
+    before = Generators()
+    try:
+        rows = rows_of(data_loader.dataset, np.arange(min(_COLLATED, len(data_loader.dataset))))
+        # Some functions change the rows that they get.
+        forth, again, back = (
+            list(_tensors(collate(deepcopy(part)))) for part in (rows, rows, rows[::-1])
+        )
+    finally:
+        before.restore()
+    is_random = not all(map(_same, forth, again))
+    order = {
+        _same(a.flip(dim), b)
+        for a, b in zip(forth, back, strict=False)
+        for dim in range(a.dim())
+        if a.shape[dim] == len(rows) and not _same(a.flip(dim), a)
+    }
+    if order == {False} and not is_random:
+        raise InvalidInput(
+            "data_loader: its collate_fn puts the rows of a batch in another order than the"
+            " sampler, so that losses would be those of other rows; keep the order (sequences are"
+            " packed with enforce_sorted=False)."
+        )
+
+
+def _tensors(batch: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors of a batch."""
+    if isinstance(batch, torch.Tensor):
+        yield batch
+    elif isinstance(batch, Mapping):
+        yield from _tensors(list(batch.values()))
+    elif isinstance(batch, list | tuple):
+        for part in batch:
+            yield from _tensors(part)
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Return whether two tensors are equal; NaN is equal to NaN."""
+    return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())

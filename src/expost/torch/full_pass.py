@@ -18,7 +18,7 @@ from expost.torch.account import Products
 from expost.torch.noisy_step import NoisyStep, ProductSource
 from expost.types import IntArray
 
-__all__ = ["FullPass", "Generators"]
+__all__ = ["FullPass", "Generators", "rows_of"]
 
 _KEPT = ("grad", "grad_sample", "summed_grad")
 
@@ -51,7 +51,7 @@ class FullPass:
                 piece = rows[start : start + size]
                 for p in self._optimizer.params:
                     p.grad = p.grad_sample = None
-                loss = self._loss(self._collate(self._read(piece)))
+                loss = self._loss(self._collate(rows_of(self._dataset, piece)))
                 products = self._source.computed(step, loss)
                 if len(products.inner) != len(piece):
                     raise InvalidInput(
@@ -60,12 +60,6 @@ class FullPass:
                         " batch of the loader."
                     )
                 yield piece, products
-
-    def _read(self, rows: IntArray) -> Any:
-        numbers = [int(row) for row in rows]
-        if hasattr(self._dataset, "__getitems__"):
-            return self._dataset.__getitems__(numbers)
-        return [self._dataset[number] for number in numbers]
 
     @contextmanager
     def _restored(self) -> Iterator[None]:
@@ -86,6 +80,14 @@ class FullPass:
                 " sampled has no gradient of its own; leave them out, or use"
                 " adversary='known-batches'."
             )
+
+
+def rows_of(dataset: Any, rows: IntArray) -> list[Any]:
+    """Return these rows of a data set, as a loader reads them."""
+    numbers = [int(row) for row in rows]
+    if hasattr(dataset, "__getitems__"):
+        return list(dataset.__getitems__(numbers))
+    return [dataset[number] for number in numbers]
 
 
 class Generators:

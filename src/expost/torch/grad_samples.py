@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from expost.errors import InvalidInput
 from expost.torch.account import Products
 from expost.torch.noisy_step import (
     BLOCK,
@@ -84,6 +85,11 @@ class GradSamples:
 
     def computed(self, step: NoisyStep, loss: Any) -> Products:
         """Return the products of rows whose gradients the backward pass of ``loss`` computes."""
+        if not isinstance(loss, torch.Tensor):
+            raise InvalidInput(
+                f"loss: returned a {type(loss).__name__}; it must return the loss of the batch,"
+                " reduced as in training."
+            )
         loss.backward()
         return self._read(step, None)[1]
 

@@ -72,8 +72,27 @@ def product_source(optimizer: Any, model: Any) -> ProductSource:
     """Return where the products of this optimizer's rows are read."""
     opacus = require("opacus.optimizers", caller="expost.torch.track", extra="torch")
     if isinstance(optimizer, opacus.DPOptimizerFastGradientClipping):
-        return GhostHooks(optimizer, model)
+        hooks = GhostHooks(optimizer, model)
+        _check_model(optimizer, model)
+        return hooks
+    if model is not None:
+        _check_model(optimizer, model)
     return GradSamples(optimizer, model)
+
+
+def _check_model(optimizer: Any, model: Any) -> None:
+    """Refuse a model, or hooks of one, that this optimizer does not train."""
+    module = getattr(model, "_module", model)
+    if not isinstance(module, torch.nn.Module):
+        raise InvalidInput(
+            f"model: is a {type(model).__name__}; pass the first of what make_private returned."
+        )
+    own = {id(p) for p in module.parameters()}
+    if any(id(p) not in own for p in optimizer.params):
+        raise InvalidInput(
+            "model: does not have the parameters that the optimizer trains; pass the first of what"
+            " make_private returned with this optimizer."
+        )
 
 
 class StepWatch:

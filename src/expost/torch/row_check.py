@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from expost.errors import InvalidInput
 from expost.torch.full_pass import Generators
-from expost.torch.noisy_step import NoisyStep
+from expost.torch.noisy_step import NoisyStep, unit_of
 
 __all__ = ["RowCheck"]
 
@@ -22,6 +22,9 @@ _COMPARED = 2
 
 class RowCheck:
     """Compares rows of the first training pass whose outputs have an entry for each row.
+
+    A pass is left out where one more is no repetition: several passes before a step (a row's
+    gradient is their sum), half precision, parameters that were changed since.
 
     Parameters
     ----------
@@ -32,6 +35,7 @@ class RowCheck:
     def __init__(self, optimizer: Any, model: Any) -> None:
         self._optimizer, self._hooks, self._module = optimizer, model, model._module
         self._given: Any = None
+        self._passes = 0  # since rows were last summed
         # Outputs by their positions, and the derivatives of the loss by them.
         self._backprops: dict[int, torch.Tensor] = {}
         self._handles = [
@@ -50,13 +54,20 @@ class RowCheck:
         """Compare rows of the last pass, where its outputs have an entry for each row."""
         parameters = self._optimizer.params
         samples = [p.grad_sample for p in parameters]
+        summed = len(samples[0]) if isinstance(samples[0], list) else 1
         samples = [part[-1] if isinstance(part, list) else part for part in samples]
-        backprops = dict(self._backprops)
-        rows = len(samples[0])
-        comparable = all(e.dim() and len(e) == rows for e in backprops.values())
-        if not (self._handles and rows and backprops and comparable and step.is_certified):
+        backprops, rows = dict(self._backprops), len(samples[0])
+        passes, self._passes = self._passes, 0
+        repeatable = (
+            passes == summed
+            and unit_of(samples) <= torch.finfo(torch.float32).eps
+            and all(e.dim() and len(e) == rows for e in backprops.values())
+        )
+        if not (self._handles and rows and backprops and repeatable):
             return
-        given = self._given
+        *given, versions = self._given
+        if versions != self._versions():
+            return
         self.remove()
         for row, parts in enumerate(self._gradients(given, backprops, parameters, rows)):
             gap, norm = (
@@ -102,12 +113,18 @@ class RowCheck:
             self._hooks.enable_hooks()
             now.restore()
 
+    def _versions(self) -> list[int]:
+        """Return how often each parameter was changed in place."""
+        return [p._version for p in self._module.parameters()]
+
     def _before(self, module: Any, args: Any, kwargs: Any) -> None:
         if module.training and torch.is_grad_enabled():
-            self._given, self._backprops = (args, kwargs, Generators()), {}
+            self._passes += 1
+            self._given, self._backprops = (args, kwargs, Generators(), self._versions()), {}
 
     def _after(self, module: Any, args: Any, output: Any) -> None:
-        if not (module.training and torch.is_grad_enabled()):
+        half = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
+        if half or not (module.training and torch.is_grad_enabled()):
             return
         backprops = self._backprops
 

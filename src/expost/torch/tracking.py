@@ -29,7 +29,7 @@ from expost.results import Displayed
 from expost.risk import Composition, Guarantee
 from expost.torch.account import Products, StepAccount
 from expost.torch.accountant import read_accountant, recorded_steps, reported_epsilon
-from expost.torch.batches import BatchLog, record_batches
+from expost.torch.batches import BatchLog, check_order, record_batches
 from expost.torch.constants import described, mechanism_of, scaling_of
 from expost.torch.full_pass import FullPass
 from expost.torch.ghost import has_dropout
@@ -141,6 +141,11 @@ def track(
             "loss=None: hidden batches need the gradients of rows that were not sampled; pass"
             " loss=lambda batch: criterion(model(batch[0]), batch[1])."
         )
+    if loss is not None and not callable(loss):
+        raise InvalidInput(
+            f"loss={loss!r}: must be a function of a batch; pass loss=lambda batch:"
+            " criterion(model(batch[0]), batch[1])."
+        )
     if not hidden and (loss is not None or every != 1):
         raise InvalidInput(
             "loss, every: only hidden batches need them; leave them out, or use"
@@ -151,6 +156,7 @@ def track(
             "persons: if batches are hidden, the loss of a person is a sum over all subsets of the"
             " person's rows at each step, which is not computed; use adversary='known-batches'."
         )
+    check_order(data_loader)
     source = product_source(optimizer, model)
     full_pass = FullPass(optimizer, data_loader, source, loss) if loss is not None else None
     people = None if persons is None else Persons.of(persons, mechanism.rows)

@@ -57,10 +57,7 @@ def attackers_section(attackers: Attackers, rows: RowFigures) -> Section:
         return rows.half if attacker.knows_rows else None
 
     texts = list(attackers.sentences())
-    if attackers.accountant is not None:
-        of_row = "" if unit == "row" else " for one row"
-        texts.append(f"The accountant of the run reports ε = {up(attackers.accountant)}{of_row}.")
-    texts += _proved(attackers)
+    texts += [*_accounted(attackers), *_proved(attackers)]
     return Section(
         id="attackers",
         title="What each attacker can learn",
@@ -78,6 +75,24 @@ def attackers_section(attackers: Attackers, rows: RowFigures) -> Section:
         nav="Overview",
         brief=True,
     )
+
+
+def _accounted(attackers: Attackers) -> list[str]:
+    """Return what the accountant of the training library reports, and why it may be less."""
+    reported, guaranteed = attackers.accountant, attackers.first.epsilon
+    if reported is None:
+        return []
+    if attackers.unit != "row":
+        return [f"The accountant of the run reports ε = {up(reported)} for one row."]
+    text = f"The accountant of the run reports ε = {up(reported)}."
+    # Beyond the numerical errors of accountants.
+    if guaranteed is not None and guaranteed > 0 and reported < 0.99 * guaranteed:
+        text += (
+            " It is below the guarantee, which takes the least noise of any step, counts no"
+            " sampling where batches are public, and adds the ε of a noisy number of rows if there"
+            " is one."
+        )
+    return [text]
 
 
 def _proved(attackers: Attackers) -> list[str]:
