@@ -116,13 +116,14 @@ def load_lightgbm(path: Path) -> LoadedModel:
             f"{path}: stores the names of {len(levels)} columns of categories, and has"
             f" {len(categorical)}; save the model again."
         )
-    if "objective" not in header:
+    named = header.get("objective")
+    if named is None:
         raise InvalidInput(
             f"{path}: was trained with an objective of its own, which the file does not name, so"
             " that its outputs may be scores of any kind; compute the model's answers and pass"
             " them as --arrays."
         )
-    objective = header["objective"].split()[0]
+    objective = named.split()[0]
     categories = dict(zip(categorical, levels, strict=True)) if levels else {}
     unnamed = all(_UNNAMED.fullmatch(name) for name in names)
 
