@@ -663,6 +663,17 @@ def test_a_column_that_numbers_the_rows_is_noticed(ask, tmp_path):
     assert "column 'age'" not in done.out
 
 
+@pytest.mark.parametrize(("labels", "noticed"), [(10, False), (11, True)])
+def test_a_target_of_many_numbers_is_noticed(ask, tmp_path, labels, noticed):
+    path = tmp_path / "table.csv"
+    lines = [f"{i * 7 % 13},{i % labels}" for i in range(90)]
+    path.write_text("age,income\n" + "\n".join(lines) + "\n")
+    done = ask("--mechanism objective", data=path)
+    assert done.code == 0, done.err
+    notice = f"target 'income': its {labels} numbers are taken for classes"
+    assert (notice in " ".join(done.out.split())) == noticed
+
+
 def test_ids_and_names_cannot_steer_the_terminal(ask, tmp_path):
     path = tmp_path / "table.csv"
     lines = [f'"p\x1b[2J{i}",{i % 7},"l\x1b]0;x\x07{i % 2}",{"xy"[i % 2]}' for i in range(20)]

@@ -9,7 +9,8 @@ import pytest
 
 import expost
 from expost.errors import InvalidInput
-from expost.ledger import Ledger
+from expost.jobs.ledger import composition_notices
+from expost.ledger import Ledger, entries_of
 from expost.mechanisms.encoded import EncodingLosses, model_mechanism
 from expost.numbers import summed_up
 from expost.publishing.compare import compare
@@ -407,3 +408,15 @@ def test_columns_that_are_given_cost_nothing():
     fitted = model(encoding=given).fit(frame, labels)
     names = [column.name for column in fitted.release_.table_encoding.histograms.columns]
     assert names == ["age", "town"]
+
+
+def test_notices_count_an_encoding_with_its_model(tmp_path):
+    X, y = people()
+    lines = []
+    for name in ("a.json", "b.json"):
+        lines += entries_of(model().fit(X, y).save(tmp_path / name), data="one")
+    assert len(lines) == 4
+    ledger = Ledger.new().with_entries(lines)
+    first, second = composition_notices(ledger, tmp_path / "ledger.json", "another")
+    assert "has 2 releases" in first
+    assert second.startswith("2 of the 2 were made from other rows")

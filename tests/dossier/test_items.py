@@ -39,7 +39,7 @@ BY_ATTACKS = {"iso-testing", "aisvs-simulation", "ico-intruder"}
 BY_BOUNDS = {
     *("edpb-likelihood", "edpb-membership", "edpb-attribute", "edpb-reconstruction"),
     *("edpb-inversion", "edpb-regurgitation", "gdpr-35-risks", "gdpr-35-measures"),
-    *("nist-unit", "nist-epsilon", "nist-algorithm", "iso-worst-case", "iso-reidentification"),
+    *("nist-unit", "nist-epsilon", "nist-algorithm", "iso-worst-case", "iso-re-identification"),
     "aisvs-training",
 }
 
@@ -277,7 +277,7 @@ def test_a_guarantee_that_bounds_nothing_proves_nothing_about_attacks(made, tmp_
     run_profile(request)
     dossier = make_dossier([tmp_path / "profile"], context="public-model")
     proved = keys(dossier, Status.PROVED)
-    assert proved.isdisjoint({"edpb-likelihood", "edpb-reconstruction", "iso-reidentification"})
+    assert proved.isdisjoint({"edpb-likelihood", "edpb-reconstruction", "iso-re-identification"})
     assert "nist-epsilon" in proved
 
 
@@ -377,7 +377,7 @@ def test_figures_are_those_of_the_results(made):
 def test_a_baseline_for_each_risk_and_what_it_assumes(made):
     dossier = make_dossier([made / "profile"], context="api", baseline={"attribute_inference": 0.5})
     assert dossier.baselines == {
-        "reidentification": 0.001,
+        "re_identification": 0.001,
         "attribute_inference": 0.5,
         "reconstruction": 0.001,
     }

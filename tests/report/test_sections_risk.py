@@ -237,7 +237,7 @@ def test_hostile_text_is_text(name):
 
 @pytest.mark.parametrize("kind", ["guarantee", "training", "nothing"])
 def test_attacks_beyond_membership_have_their_bounds(kind):
-    baseline = {"reidentification": 1e-3, "attribute_inference": 0.5}
+    baseline = {"re_identification": 1e-3, "attribute_inference": 0.5}
     result = identifiability(**QUESTIONS[kind], baseline=baseline)
     document = document_of(result)
     check_document(document)

@@ -117,6 +117,9 @@ def test_what_persons_exclude():
         InvalidInput, match=r"^persons has 11 entries: must have one for each of 12"
     ):
         Run(tracking={"persons": PERSONS[:-1]})
+    for missing in (None, math.nan):
+        with pytest.raises(InvalidInput, match="persons: entry 11 is missing"):
+            Run(tracking={"persons": [*PERSONS[:-1], missing]})
     run = Run(mode="ghost", batch_size=12, tracking={"persons": PERSONS})
     with pytest.raises(InvalidInput, match="several rows in one batch"):
         run.epochs(1)
@@ -137,7 +140,8 @@ def test_ghost_clipping_with_one_row_of_a_person_in_a_batch():
 
 
 def test_a_person_in_two_batches_of_one_step_is_refused():
-    run = Run(batch_size=4, poisson=False, tracking={"persons": [0] * 12, "public_batches": True})
+    tracking = {"persons": [0] * 11 + [1], "public_batches": True}
+    run = Run(batch_size=4, poisson=False, tracking=tracking)
     batches = iter(run.loader)
     run.optimizer.signal_skip_step(do_skip=True)
     run.step(next(batches))

@@ -619,7 +619,7 @@ def _intruder(evidence: Evidence, deployment: Deployment) -> Answer:
         "Attack programs took the part of the intruder. No person searched for other people with"
         " public sources."
     )
-    return _attacked(evidence, deployment, text, *_beyond(evidence, "reidentification"))
+    return _attacked(evidence, deployment, text, *_beyond(evidence, "re_identification"))
 
 
 _Answers = Callable[[Evidence, Deployment], Answer]
@@ -636,8 +636,8 @@ ANSWERS: Mapping[str, _Answers] = {
         "The bound holds for any method of reconstruction, whatever the attacker knows of other"
         " rows.",
     ),
-    "reidentification": _of_risk(
-        "reidentification",
+    "re_identification": _of_risk(
+        "re_identification",
         "The bound holds against an attacker who knows every other row and all candidates.",
     ),
     "inversion": _of_risk(

@@ -196,7 +196,7 @@ def make_dossier(
         "public": public figures and statuses. "curator-only": every figure.
     baseline : float | Mapping[str, float], optional
         The probability with which attacks beyond membership succeed without the model: one for all,
-        or a mapping from "reidentification", "attribute_inference" or "reconstruction". Of risks
+        or a mapping from "re_identification", "attribute_inference" or "reconstruction". Of risks
         that it does not name, 1/1000.
 
     Returns

@@ -327,10 +327,10 @@ ITEMS = (
         "Is the largest risk of any person stated, and not only the average?",
     ),
     _item(
-        "iso-reidentification",
+        "iso-re-identification",
         "Re-identification",
         _ISO,
-        "reidentification",
+        "re_identification",
         "How likely is re-identification, at most?",
     ),
     _item(

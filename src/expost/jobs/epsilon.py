@@ -36,6 +36,7 @@ from expost.jobs.table import (
     noted,
     opened,
     table_notices,
+    target_notices,
     training_of,
 )
 from expost.numbers import lower_text
@@ -98,7 +99,10 @@ class _Work(TableWork):
         choice, facts = self._choice(question, store)
         progress.phase("collecting the report")
         command = _command(job, choice)
-        reading = table_notices(self.table, self.encoding, facts.unknown)
+        reading = (
+            *target_notices(self.encoding.target),
+            *table_notices(self.table, self.encoding, facts.unknown),
+        )
         page = page_of(
             choice,
             context=Context(

@@ -228,23 +228,23 @@ def composition_notices(ledger: Ledger, path: Path, data: str | None) -> tuple[s
         The digest of the rows, if known.
     """
     # An encoding is released with a model.
-    count = sum(entry.kind != "encoding" for entry in ledger.entries)
-    if count < 2:
+    models = [entry for entry in ledger.entries if entry.kind != "encoding"]
+    if len(models) < 2:
         return ()
     delta = ledger.delta_by_addition
     spent = f"ε = {number(ledger.epsilon_by_addition, 'up')}"
     spent += f", δ = {number(delta, 'up')}" if delta else ""
-    known = [entry.data for entry in ledger.entries if None not in (entry.data, data)]
+    known = [entry.data for entry in models if None not in (entry.data, data)]
     others = sum(digest != data for digest in known)
     notice = (
-        f"This data set has {count} releases, which together spend {spent} by addition:"
+        f"This data set has {len(models)} releases, which together spend {spent} by addition:"
         f" profile them together; expost ledger {shlex.quote(str(path))} lists and composes them."
     )
     if not others:
         return (notice,)
     return (
         notice,
-        f"{others} of the {len(ledger)} were made from other rows, columns or encodings; they"
+        f"{others} of the {len(models)} were made from other rows, columns or encodings; they"
         " count too,"
         " because the same people may be among them.",
     )

@@ -52,7 +52,13 @@ from expost.jobs.profile_options import (
 )
 from expost.jobs.requests import EpsilonRequest, ProfileRequest, command_line
 from expost.jobs.streaming import TableWork, inputs_of, is_streamed, salted
-from expost.jobs.table import label_scale_of, noted, table_notices, training_of
+from expost.jobs.table import (
+    label_scale_of,
+    noted,
+    table_notices,
+    target_notices,
+    training_of,
+)
 from expost.mechanisms.base import TOLERANCE
 from expost.mechanisms.statement import statements
 from expost.preparing import Facts, objective_of
@@ -232,7 +238,8 @@ class _Work(TableWork):
         )
 
     def _reading(self, facts: Facts) -> tuple[str, ...]:
-        return table_notices(self.table, self.encoding, facts.unknown)
+        notices = table_notices(self.table, self.encoding, facts.unknown)
+        return (*target_notices(self.encoding.target), *notices)
 
     def _lister(self, release: Release, facts: Facts) -> Lister:
         return Lister(

@@ -15,6 +15,7 @@ from expost.data import (
     Mark,
     NumericEntry,
     Table,
+    Target,
     given_encoding,
     open_encoded,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "opened",
     "refuse_fixed",
     "table_notices",
+    "target_notices",
     "training_of",
     "unknown_notices",
 ]
@@ -56,6 +58,8 @@ __all__ = [
 OF_AN_ENCODING = ("data_norm", "drop", "missing")
 # Consecutive numbers in so few rows may be figures.
 _FEWEST_NUMBERED = 20
+# More different numbers than these in a target are rarely classes.
+_NUMBERED_CLASSES = 10
 
 
 def table_notices(table: Table, encoding: Encoding, unknown: Mapping[str, int]) -> tuple[str, ...]:
@@ -81,6 +85,24 @@ def _key_sign(entry: LevelEntry | NumericEntry, rows: int) -> str:
     whole = float(2 * entry.mean).is_integer()
     same = whole and math.isclose(entry.scale, numbered, rel_tol=1e-9)
     return "numbers the rows" if same and rows >= _FEWEST_NUMBERED else ""
+
+
+def target_notices(target: Target) -> tuple[str, ...]:
+    """Return a notice on a target of many numbers that were taken for classes."""
+    labels = () if target.classes is None or target.mark is not Mark.READ else target.classes
+    if len(labels) <= _NUMBERED_CLASSES or not all(map(_is_number, labels)):
+        return ()
+    return (
+        f"target {target.column!r}: its {len(labels)} numbers are taken for classes; to predict the"
+        " number itself, choose a regression (loss=squared).",
+    )
+
+
+def _is_number(label: str) -> bool:
+    try:
+        return math.isfinite(float(label))
+    except ValueError:
+        return False
 
 
 def unknown_notices(unknown: Mapping[str, int]) -> tuple[str, ...]:

@@ -205,7 +205,7 @@ class FitScores:
         text = f"it predicts {right[0]} % of its rows, the base rate {right[1]} %"
         if not self.log_losses:
             return text
-        return f"{text}; log loss {self.log_loss[0]:.3f}, of the base rate {self.base_log_loss:.3f}"
+        return f"{text}; log loss {self.log_loss[0]:.3f} (base rate {self.base_log_loss:.3f})"
 
 
 def fit_of(objective: Objective, *models: FloatArray, signs: bool = False) -> FitScores:

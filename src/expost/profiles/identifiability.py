@@ -138,7 +138,7 @@ def identifiability(
     baseline : float | Mapping[str, float], optional
         The probability with which an attack succeeds without a release: adds the bounds on
         re-identification, attribute inference and reconstruction. One for all three, or a mapping
-        from "reidentification", "attribute_inference" or "reconstruction". For a profile one
+        from "re_identification", "attribute_inference" or "reconstruction". For a profile one
         number: adds the bound of each row and its posterior from that prior.
     releases : int, default=1
         The number of independent releases, *each* with the guarantee.

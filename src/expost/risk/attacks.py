@@ -69,7 +69,7 @@ RISKS = {
     risk.name: risk
     for risk in (
         Risk(
-            name="reidentification",
+            name="re_identification",
             label="re-identification",
             goal="singles out the person whose row it is",
             knowledge="The attacker knows every other row and the rows of all candidates. The"

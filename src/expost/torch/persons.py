@@ -12,49 +12,16 @@ What is guaranteed for a person with up to k rows: batches known, μ² = Σ(jC/s
 the person's rows in the batch; batches hidden, ``DPSGD(…, rows_per_person=k)``.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 import torch
 
 from expost.errors import InvalidInput
-from expost.results import row_keys
+from expost.neighbouring.persons import Persons
 from expost.torch.account import Products
 from expost.torch.noisy_step import Piece
 from expost.types import FloatArray, IntArray
 
-__all__ = ["PersonSums", "Persons"]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Persons:
-    """Whose row each row is.
-
-    Parameters
-    ----------
-    owner : IntArray
-        (n,) the number of each row's person.
-    keys : tuple[Any, ...]
-        The persons' keys, in the order of their numbers.
-    """
-
-    owner: IntArray
-    keys: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, persons: Sequence[Any], rows: int) -> "Persons":
-        """Return the persons of a key for each row, numbered in the order of their first rows."""
-        keys = row_keys(persons, rows, entry="persons: entry")
-        assert keys is not None
-        numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-        return cls(owner=np.array([numbers[key] for key in keys]), keys=tuple(numbers))
-
-    @property
-    def most_rows(self) -> int:
-        """The largest number of rows of a person."""
-        return int(np.max(np.bincount(self.owner)))
+__all__ = ["PersonSums"]
 
 
 class PersonSums:

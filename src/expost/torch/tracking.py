@@ -21,6 +21,7 @@ from expost.auditing.lower_bounds import LowerBound
 from expost.errors import InvalidInput, PrivacyLeakWarning
 from expost.mechanisms.dpsgd import Adversary, Transcript
 from expost.mechanisms.row_count import NoisyCount, RowCount, Scaling
+from expost.neighbouring.persons import Persons, read_persons
 from expost.notices import warn
 from expost.profiles.attackers import Attackers, Audited, attackers_of
 from expost.profiles.profile import Profile
@@ -35,7 +36,7 @@ from expost.torch.full_pass import FullPass
 from expost.torch.ghost import has_dropout
 from expost.torch.noisy_step import NoisyStep, Piece, ProductSource
 from expost.torch.opacus import StepWatch, check_optimizer, product_source
-from expost.torch.persons import Persons, PersonSums
+from expost.torch.persons import PersonSums
 from expost.types import Audience, FloatArray, IntArray
 
 __all__ = ["Tracker", "track"]
@@ -159,10 +160,10 @@ def track(
     check_order(data_loader)
     source = product_source(optimizer, model)
     full_pass = FullPass(optimizer, data_loader, source, loss) if loss is not None else None
-    people = None if persons is None else Persons.of(persons, mechanism.rows)
-    most = 1 if people is None else people.most_rows
+    people = None if persons is None else read_persons(persons, mechanism.rows)
+    most = 1 if people is None else people.largest
     scaling = scaling_of(optimizer, data_loader, mechanism, row_count, rows_per_person=most)
-    entries = mechanism if people is None else replace(mechanism, rows=len(people.keys))
+    entries = mechanism if people is None else replace(mechanism, rows=len(people))
     if scaling.row_count is RowCount.UNKNOWN and scaling.notice is not None:
         warn(scaling.notice, PrivacyLeakWarning, stacklevel=2)
     return Tracker(
@@ -282,7 +283,7 @@ class Tracker(Displayed):
         if self.persons is not None:
             if ids is not None:
                 raise InvalidInput("ids: persons have the keys of persons=; leave it out.")
-            ids = self.persons.keys
+            ids = self.persons.names
         return transcript_profile(
             self.transcript,
             description=f"{self.description}, {self.steps} steps of Opacus",

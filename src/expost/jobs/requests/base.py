@@ -74,7 +74,7 @@ Missing = Annotated[
 BASELINE = Option(
     "Bound re-identification, attribute inference and reconstruction by an attacker who"
     " succeeds with this probability without the release, as 0.001 or 1/1000; or NAME=P for"
-    " some of reidentification, attribute-inference and reconstruction.",
+    " some of re-identification, attribute-inference and reconstruction.",
     CRITERIA,
     metavar="P",
     read=read_baseline,

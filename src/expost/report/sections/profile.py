@@ -303,9 +303,9 @@ def _open_columns(subject: Subject) -> tuple[Any, ...]:
         return (_DISTANCE, *left_out)
     title = f"attacker's certainty{subject.qualifier}"
     return (
-        (title, lambda row: abs(row[1]["loss"]), _posterior),
+        (title, lambda row: abs(row[1]["loss"]), certainty),
         ("evidence of", lambda row: _direction(row[1]["loss"]), str),
-        ("expected over releases", lambda row: row[1].get("expected"), _posterior),
+        ("expected over releases", lambda row: row[1].get("expected"), certainty),
     )
 
 
@@ -375,10 +375,6 @@ def _half_width(row: dict[str, Any]) -> float:
     """Return how far the loss may be from its figure."""
     low, loss, high = row["loss_low"], row["loss"], row["loss_high"]
     return float(max(high - loss, loss - low)) if low < high else 0.0
-
-
-def _posterior(exposure: float) -> str:
-    return percent(posterior_at(exposure))
 
 
 def _direction(loss: float) -> str:
