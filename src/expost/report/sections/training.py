@@ -219,7 +219,7 @@ def _row_figures(run: Any, transcript: Transcript) -> RowFigures:
     low, high = transcript.interval()
     return RowFigures(
         unit="row" if persons is None else "person",
-        key=count(row) if persons is None else printable(persons.keys[row]),
+        key=count(row) if persons is None else printable(persons.names[row]),
         largest=float(exposure[row]),
         half=float(np.quantile(exposure, 0.5, method="inverted_cdf")),
         outer=float(np.max(np.maximum(np.abs(low), np.abs(high)))),
