@@ -69,7 +69,7 @@ COMMANDS = (
     (f"expost publish people.csv {MODEL} --model report/model.json --out published", 0),
     (
         f"expost audit people.csv {MODEL} --model report/model.json --holdout others.csv"
-        " --references 4 --seed 0 --out audit",
+        " --references 64 --seed 0 --out audit",
         0,
     ),
     (f"expost check {READ} --policy satisfied.toml --junit check.xml --markdown check.md", 0),
