@@ -29,10 +29,10 @@ def model(rows) -> Path:
 def erase(server, rows, model):
     """Run ``expost forget`` in a folder, with a ledger there."""
 
-    def call(folder: Path, *more: object, **options):
+    def call(folder: Path, *more: object, out: str = OUT, **options):
         folder.mkdir(parents=True, exist_ok=True)
         table = (rows, "--target", "y", "--model", model, "--id", "key")
-        request = ("--remove", "k17", "--remove", "k400", "--ledger", NAME, "--out", OUT)
+        request = ("--remove", "k17", "--remove", "k400", "--ledger", NAME, "--out", out)
         return server.run("forget", *table, *request, *more, cwd=folder, **options)
 
     return call
@@ -113,7 +113,7 @@ def test_killed_at_many_moments_the_coin_is_tossed_once(erase, tmp_path, more, c
         files = contents(folder / OUT)
         # The same request in another folder is another run: it would toss another coin.
         if listed(folder) and seen[stage] == 1:
-            other = erase(folder, *more, "--out", "other")
+            other = erase(folder, *more, out="other")
             assert other.code == 2
             assert "not tossed a second time" in other.err
             assert not (folder / "other").exists()
