@@ -3,7 +3,7 @@
 import os
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -80,7 +80,8 @@ def _noise_of(name: str) -> Iterator[None]:
     """Replace the operating system's bytes, in this process, by those of a seeded generator.
 
     ``random`` holds the function under a name of its own, which ``secrets`` draws from. Another
-    ``EXPOST_TEST_NOISE`` draws other noise: a test that fails then depends on chance.
+    ``EXPOST_TEST_NOISE`` draws other noise: a test that fails then depends on chance. Forks of this
+    process draw from the system: names that are random must not be the same in two of them.
     """
     name = os.environ.get("EXPOST_TEST_NOISE", "") + name
     kept = os.urandom
@@ -89,6 +90,13 @@ def _noise_of(name: str) -> Iterator[None]:
         yield
     finally:
         os.urandom = random._urandom = kept
+
+
+def _draw_from_the_system(drawn: Callable[[int], bytes] = os.urandom) -> None:
+    os.urandom = random._urandom = drawn
+
+
+os.register_at_fork(after_in_child=_draw_from_the_system)
 
 
 @pytest.fixture
