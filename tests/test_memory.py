@@ -71,5 +71,7 @@ def test_what_is_needed_grows_with_rows_columns_and_threads():
 def test_a_limit_that_is_too_small_is_refused(engine):
     with pytest.raises(InvalidInput, match="least that is possible"):
         check_memory(Streaming(engine=engine, memory=MIB), 10**6, 20, blocks=True)
+    with pytest.raises(InvalidInput, match="--memory 10: "):
+        check_memory(Streaming(engine=engine, memory=10), 10**6, 20, blocks=True)
     check_memory(Streaming(engine=engine, memory=2**40), 10**6, 20, blocks=True)
     check_memory(Streaming(engine=engine), 10**9, 20, blocks=True)

@@ -366,6 +366,8 @@ def test_a_lower_bound_stands_next_to_the_guarantee():
         optimizer.step()
     scores = before - language.losses_of(model, canaries.texts)
     bound = planted.lower_bound(scores)
+    with pytest.raises(InvalidInput, match="LowerBound"):
+        tracker.report_lower_bound(bound.epsilon)
     assert bound.epsilon <= tracker.guarantee().epsilon(1e-5)
     tracker.report_lower_bound(bound)
     profile = tracker.profile()

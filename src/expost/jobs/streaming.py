@@ -136,12 +136,13 @@ def check_memory(streaming: Streaming, rows: int, columns: int, *, blocks: bool)
     least = needed_memory(rows, columns, workers=1)
     if not blocks:
         least = min(needed, least)
+    limit = f"{streaming.memory // _MIB}MiB" if streaming.memory >= _MIB else str(streaming.memory)
     # What a process holds when it has opened a table differs a little from run to run.
     remedy = f"--memory {-(-least // _MIB) + 48}MiB"
     if workers > 1:
         remedy += " with --engine local:1"
     raise InvalidInput(
-        f"--memory {streaming.memory // _MIB}MiB: is not enough for {rows:,} rows of"
+        f"--memory {limit}: is not enough for {rows:,} rows of"
         f" {columns} encoded columns; the least that is possible is {remedy}."
     )
 

@@ -165,8 +165,8 @@ def individual_epsilon(transcript: Transcript, delta: float) -> IndividualEpsilo
     if mechanism.sampling_rate != 1:
         raise InvalidInput(
             f"sampling_rate={mechanism.sampling_rate!r}: a row's own epsilon needs the length of"
-            " its gradient at every step, sampled or not; train with the full batch"
-            " (sampling_rate=None)."
+            " its gradient at every step, sampled or not; train with all rows in"
+            " every batch: sampling_rate=None, or a DataLoader that does not sample."
         )
     if mechanism.relation is not Neighbouring.REMOVE:
         raise InvalidInput(

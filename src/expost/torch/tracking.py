@@ -336,7 +336,16 @@ class Tracker(Displayed):
         ----------
         bound : LowerBound
             The result of :meth:`Planted.lower_bound`.
+
+        Raises
+        ------
+        InvalidInput
+            If the bound is something else.
         """
+        if not isinstance(bound, LowerBound):
+            raise InvalidInput(
+                f"bound={bound!r}: must be what Planted.lower_bound() returned, a LowerBound."
+            )
         self._audited = Audited(
             epsilon=bound.epsilon,
             delta=bound.delta,
@@ -417,9 +426,7 @@ class Tracker(Displayed):
         Raises
         ------
         InvalidInput
-            If batches are hidden.
-        InvalidInput
-            If batches were sampled.
+            If batches were sampled, because a row's gradient is unknown where it was not drawn.
         """
         self._watch.check()
         return individual_epsilon(self.transcript, delta)
