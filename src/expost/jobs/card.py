@@ -1,7 +1,7 @@
 """``expost card``: a model card and an entry of a registry, from released results."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -11,7 +11,7 @@ from expost.errors import InvalidInput
 from expost.files.atomic import read_json, write_bytes
 from expost.files.sealed import plain
 from expost.jobs.output import NOTHING_LEFT, RELEASES, check_page_folder, writing
-from expost.jobs.pages import SUMMARIES, read_page
+from expost.jobs.pages import SUMMARIES, files_at, read_page
 from expost.jobs.requests import CardRequest
 from expost.jobs.workspace import held
 from expost.profiles import identifiability
@@ -24,6 +24,11 @@ from expost.risk.statement import Identifiability
 from expost.types import Audience
 
 __all__ = ["Outcome", "run"]
+
+_MISSING = (
+    "release and no summary; name a folder that expost profile or publish wrote, or model.json or"
+    " report.json in it."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +60,7 @@ class Outcome:
 def run(request: CardRequest) -> Outcome:
     """Run the job."""
     check_page_folder(request.out, force=request.force)
-    files = list({file.resolve(): file for path in request.paths for file in _at(path)}.values())
+    files = files_at(request.paths, (*RELEASES, *SUMMARIES), _MISSING)
     releases = [file for file in files if not _is_summary(file)]
     release, report = _released(releases)
     documents = [document for file in files if _is_summary(file) for document in _documents(file)]
@@ -82,20 +87,6 @@ def run(request: CardRequest) -> Outcome:
             workspace.remove_results(keep=written.values())
     hidden = dict.fromkeys(each.kind for each in documents if each.audience is not Audience.PUBLIC)
     return Outcome(card=card, files=written, left_out=tuple(hidden))
-
-
-def _at(path: Path) -> Iterator[Path]:
-    """Yield the releases and summaries at a path."""
-    if not path.is_dir():
-        yield path
-        return
-    inside = [path / name for name in (*RELEASES, *SUMMARIES) if (path / name).exists()]
-    if not inside:
-        raise InvalidInput(
-            f"{path}: holds no release and no summary; name a folder that expost profile or publish"
-            " wrote, or model.json or report.json in it."
-        )
-    yield from inside
 
 
 def _is_summary(path: Path) -> bool:

@@ -20,6 +20,7 @@ from expost.types import Audience
 __all__ = [
     "SUMMARIES",
     "check_answer",
+    "files_at",
     "named_source",
     "read_page",
     "store_answer",
@@ -32,6 +33,20 @@ SUMMARIES = tuple(
 )
 # A summary of a hundred thousand rows takes 10 MB.
 _LARGEST = 200_000_000
+
+
+def files_at(paths: Iterable[Path], names: Iterable[str], missing: str) -> list[Path]:
+    """Return these files, and of folders the files of these names; each once.
+
+    A folder without any is refused, with what is ``missing`` and what to name instead.
+    """
+    files = []
+    for path in paths:
+        inside = [path / name for name in names if (path / name).exists()]
+        if path.is_dir() and not inside:
+            raise InvalidInput(f"{path}: holds no {missing}")
+        files += inside or [path]
+    return list({file.resolve(): file for file in files}.values())
 
 
 def named_source(path: Path, audience: Audience, *, usual: str, what: str) -> str:

@@ -5,14 +5,14 @@ are refused with one sentence.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 
 from expost.errors import ExpostError, InvalidInput
 from expost.jobs.output import check_page_folder
-from expost.jobs.pages import SUMMARIES, read_page, store_page
+from expost.jobs.pages import SUMMARIES, files_at, read_page, store_page
 from expost.jobs.requests import ReportRequest
 from expost.jobs.workspace import Workspace, held
 from expost.report import Page, render_text
@@ -24,6 +24,10 @@ __all__ = ["Outcome", "run"]
 
 # Documents whose source is a table; the source of the others is a model or a guarantee.
 _OF_A_TABLE = ("profile", "epsilon", "audit")
+_MISSING = (
+    f"summary of a result ({' or '.join(SUMMARIES)}); name a folder that expost profile, epsilon,"
+    " publish, risk or audit wrote."
+)
 # The order of the documents of a page; others follow by name.
 _ORDER = ("profile", "epsilon", "training", "audit", "audits", "published", "risk", "ledger")
 
@@ -53,7 +57,7 @@ class Outcome:
 
 def run(job: ReportRequest) -> Outcome:
     """Run the job."""
-    read = _summaries(job.paths)
+    read = files_at(job.paths, SUMMARIES, _MISSING)
     _check_out(job, read)
     merged = _merged(read)
     page = compared(merged.public() if job.public else merged)
@@ -81,25 +85,6 @@ def _stored(workspace: Workspace, page: Page) -> dict[str, Path]:
             f"summary: holds figures that cannot be shown ({type(error).__name__}); make it again"
             " with the command that wrote it."
         ) from None
-
-
-def _summaries(paths: Sequence[Path]) -> list[Path]:
-    """Return the summaries at these paths, each once."""
-    files = [file for path in paths for file in _at(path)]
-    return list({file.resolve(): file for file in files}.values())
-
-
-def _at(path: Path) -> Iterator[Path]:
-    if not path.is_dir():
-        yield path
-        return
-    inside = [path / name for name in SUMMARIES if (path / name).exists()]
-    if not inside:
-        raise InvalidInput(
-            f"{path}: holds no summary of a result ({' or '.join(SUMMARIES)}); name a folder that"
-            " expost profile, epsilon, publish, risk or audit wrote."
-        )
-    yield from inside
 
 
 def _check_out(job: ReportRequest, read: Sequence[Path]) -> None:

@@ -6,7 +6,7 @@ from expost.errors import InvalidInput
 from expost.files.atomic import is_same_file, read_json, write_bytes
 from expost.jobs.options import FORECAST, GOAL, GUARANTEE, options_of
 from expost.jobs.output import made_now
-from expost.jobs.pages import check_answer, named_source, store_answer, store_page
+from expost.jobs.pages import check_answer, files_at, named_source, store_answer, store_page
 from expost.jobs.requests import RiskRequest
 from expost.jobs.workspace import Workspace
 from expost.profiles import identifiability
@@ -18,6 +18,9 @@ from expost.risk.statement import Identifiability
 
 __all__ = ["run"]
 
+# What is explained of a folder: its profile, else its model.
+_EXPLAINED = (PROFILE, "model.json")
+_MISSING = "profile and no model.json; name a folder with one."
 _PANELS = (GUARANTEE, GOAL, FORECAST)
 _CRITERIA = ("prior", "false_positive_rate", "exceeded", "baseline")
 
@@ -27,7 +30,7 @@ def run(request: RiskRequest) -> tuple[Identifiability | RowIdentifiability, dic
     check_answer(request)
     options = options_of(RiskRequest)
     names = [name for name, option in options.items() if option.panel in _PANELS]
-    path = None if request.model is None else _result(request.model)
+    path = None if request.model is None else files_at([request.model], _EXPLAINED, _MISSING)[0]
     profile = None if path is None or not _is_profile(path) else StoredProfile.load(path)
     answer: Identifiability | RowIdentifiability = identifiability.identifiability(
         path if profile is None else profile,
@@ -50,16 +53,6 @@ def run(request: RiskRequest) -> tuple[Identifiability | RowIdentifiability, dic
         path = answer.audience.path(request.plot)
         files["plot"] = write_bytes(path, answer.audience, content)
     return answer, files
-
-
-def _result(path: Path) -> Path:
-    """Return the file that is explained; of a folder its profile, else its model."""
-    if not path.is_dir():
-        return path
-    for name in (PROFILE, "model.json"):
-        if (path / name).exists():
-            return path / name
-    raise InvalidInput(f"{path}: holds no profile and no model.json; name a folder with one.")
 
 
 def _is_profile(path: Path) -> bool:
