@@ -15,7 +15,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import expost
 from auditing.saved_models import COLUMNS, KINDS, forest, halves, patients, rows, save, write_tables
-from expost.auditing import arrays_of, audit_arrays
+from expost.auditing import arrays_of, audit_arrays, load_model
 from expost.errors import InvalidInput
 from expost.files import model_format as formats
 from expost.jobs import audit as audit_job
@@ -418,6 +418,27 @@ def test_a_broken_file_is_one_sentence(ask, tmp_path, kind, share):
     assert done.err.count("\n") <= 1
     assert "Traceback" not in done.err
     assert str(saved.path) in done.err
+
+
+def test_a_broken_file_does_not_reach_a_parser_that_reads_past_it(tmp_path):
+    """XGBoost crashes at about one end of twenty; a whole file may have any name."""
+    saved = save("xgboost-ubj", tmp_path)
+    content = saved.path.read_bytes()
+    for end in range(3, len(content), 97):
+        saved.path.write_bytes(content[:end])
+        with pytest.raises(InvalidInput, match="is not whole"):
+            load_model(saved.path)
+    for damaged in (content + b"}", content.replace(b"[$", b"[q"), content.replace(b"#L", b"#?")):
+        saved.path.write_bytes(damaged)
+        with pytest.raises(InvalidInput, match="is not whole"):
+            load_model(saved.path)
+    for value in (b"Z", b"U\x01", b"SU\x02ab", b"[#U\x02TF", b"[TFN]", b"[$dU\x00"):
+        saved.path.write_bytes(b"{U\x01a" + value)
+        with pytest.raises(InvalidInput, match="is not whole"):
+            load_model(saved.path)
+    renamed = tmp_path / "model.json"
+    renamed.write_bytes(content)
+    assert load_model(renamed).width == load_model(save("xgboost-ubj", tmp_path).path).width
 
 
 def test_other_files_and_large_ones_are_refused(ask, tmp_path, monkeypatch):

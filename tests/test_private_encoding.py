@@ -414,9 +414,9 @@ def test_notices_count_an_encoding_with_its_model(tmp_path):
     X, y = people()
     lines = []
     for name in ("a.json", "b.json"):
-        lines += entries_of(model().fit(X, y).save(tmp_path / name), data="one")
+        lines += entries_of(model().fit(X, y).save(tmp_path / name), data="1" * 64)
     assert len(lines) == 4
     ledger = Ledger.new().with_entries(lines)
-    first, second = composition_notices(ledger, tmp_path / "ledger.json", "another")
+    first, second = composition_notices(ledger, tmp_path / "ledger.json", "2" * 64)
     assert "has 2 releases" in first
     assert second.startswith("2 of the 2 were made from other rows")

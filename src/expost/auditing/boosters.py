@@ -32,6 +32,9 @@ _NUMBERS = (
 )
 # Seen with NumPy 2.0 and pandas 2.2.2; 3.1.1 and later predict as before the file was saved.
 _WRONG_CATEGORIES = "3.1.0"
+# The bytes of a value of UBJSON by its type.
+_WIDTHS = {**dict.fromkeys(b"ZNTF", 0), **dict.fromkeys(b"iUC", 1), ord("I"): 2}
+_WIDTHS |= {**dict.fromkeys(b"ld", 4), **dict.fromkeys(b"LD", 8)}
 # The names that LightGBM gives to columns without one.
 _UNNAMED = re.compile(r"Column_\d+")
 
@@ -46,8 +49,13 @@ def load_xgboost(path: Path) -> LoadedModel:
             "an XGBoost file needs xgboost, which is not installed: pip install xgboost (or"
             " xgboost-cpu, which is smaller)."
         ) from error
-    booster = xgboost.Booster(model_file=str(path))
-    booster.set_param({"nthread": 1})
+    content = path.read_bytes()
+    # An object of JSON begins with a name in quotes, one of UBJSON with a length.
+    if content[1:].lstrip()[:1] != b'"':
+        _check_ubjson(path, content)
+    booster = xgboost.Booster({"nthread": 1})
+    # From memory: by its content, whatever its name ends in.
+    booster.load_model(bytearray(content))
     learner = json.loads(booster.save_config())["learner"]
     objective = str(learner["objective"]["name"])
     count = int(learner["learner_model_param"].get("num_class", 0))
@@ -86,6 +94,54 @@ def load_xgboost(path: Path) -> LoadedModel:
         scores=objective in _XGBOOST_SCORES,
         categories=categories,
     )
+
+
+def _check_ubjson(path: Path, content: bytes) -> None:
+    """Refuse a file whose values do not end where it ends: XGBoost would read past it and crash."""
+    try:
+        whole = _end_of_value(content, 0) == len(content)
+    except (IndexError, KeyError):
+        whole = False
+    if not whole:
+        raise InvalidInput(
+            f"{path}: looks like a file of XGBoost, but is not whole: it ends too early, or is"
+            " damaged. Save the model again."
+        )
+
+
+def _end_of_value(content: bytes, start: int) -> int:
+    """Return where a value of UBJSON ends; raise IndexError or KeyError where it is none."""
+    kind, at = content[start], start + 1
+    if kind in b"SH":
+        count, at = _length(content, at)
+        return at + count
+    if kind == ord("{"):
+        while content[at] != ord("}"):
+            count, at = _length(content, at)
+            at = _end_of_value(content, at + count)
+        return at + 1
+    if kind != ord("["):
+        return at + _WIDTHS[kind]
+    if content[at : at + 1] == b"$":
+        count, end = _length(content, at + 3)
+        return end + count * _WIDTHS[content[at + 1]]
+    if content[at : at + 1] == b"#":
+        count, at = _length(content, at + 1)
+        for _ in range(count):
+            at = _end_of_value(content, at)
+        return at
+    while content[at] != ord("]"):
+        at = _end_of_value(content, at)
+    return at + 1
+
+
+def _length(content: bytes, start: int) -> tuple[int, int]:
+    """Return a length of UBJSON, and where it ends."""
+    end = start + 1 + _WIDTHS[content[start]]
+    count = int.from_bytes(content[start + 1 : end], "big")
+    if end > len(content):
+        raise IndexError
+    return count, end
 
 
 def _stored_categories(booster: Any) -> dict[int, NDArray[Any]]:
