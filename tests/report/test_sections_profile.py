@@ -64,7 +64,8 @@ def test_the_table_of_rows_is_that_of_the_profile(profile):
     assert values == np.abs(loss).tolist()
     # Rounded up, as in the tile above the table.
     above = np.array([float(read(cell)) for cell in cells]) - expit(values)
-    assert np.all(above >= -1e-12) and np.all(above <= 1e-3)
+    assert np.all(above >= -1e-12)
+    assert np.all(above <= 1e-3)
     assert column(table, "expected over releases")[1] == profile.expected[ranked].tolist()
     assert column(table, "evidence of")[1] == ["presence" if x > 0 else "absence" for x in loss]
     _, table = (b for b in section(document, "nats").blocks if isinstance(b, Table))
