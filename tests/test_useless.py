@@ -8,10 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.special import log_softmax
+from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
 
 import expost
-from expost import PrivateLogisticRegression
+from expost import PrivateLinearSVC, PrivateLogisticRegression
 from expost.forecast import Forecast
 from expost.losses import HuberHinge, Logistic, Softmax, Squared
 from expost.profiles.fit import FitScores, useless_sentence
@@ -21,12 +23,22 @@ from expost.rows import RowBlock
 
 RNG = np.random.default_rng(5)
 BETTER = Forecast(noise_ratio=0.001, rows=100)
+HINGE = HuberHinge(width=0.5)
 USELESS = Forecast(noise_ratio=0.5, rows=100)
 
 
 def scores(**figures):
     known = {"rows": 100, "right": (60,), "classes": (70, 30), "coefficients": 3}
     return FitScores(**known | figures)
+
+
+def hinged(wrong, *classes):
+    """Return the scores of a hinge that takes so many rows of each class for the other."""
+    y = np.repeat([-1.0, 1.0], classes)
+    z = y.copy()
+    z[: wrong[0]] *= -1
+    z[classes[0] : classes[0] + wrong[1]] *= -1
+    return replace(FitScores.of_predictors((z,), y, HINGE), coefficients=3)
 
 
 # -- what is measured ------------------------------------------------------------------------------
@@ -72,7 +84,7 @@ def test_a_class_that_no_row_has_adds_nothing_to_the_entropy():
         # More rows right, but worse probabilities.
         (scores(right=(75,), log_losses=(80.0,)), "The probabilities"),
         # A hinge has its accuracy alone.
-        (scores(right=(70,)), "This model is no better"),
+        (hinged((0, 30), 70, 30), "This model is no better"),
         (FitScores(rows=10, errors=(30.0,), spread=20.0), "This model is no better"),
     ],
 )
@@ -90,7 +102,7 @@ def test_a_model_no_better_than_the_base_rate_is_reported(fit, begins):
     [
         # Where a class is rare nothing predicts more rows right than the most frequent one.
         scores(right=(99,), classes=(99, 1), log_losses=(4.0,)),
-        scores(right=(71,)),
+        hinged((0, 29), 70, 30),
         FitScores(rows=10, errors=(19.0,), spread=20.0, coefficients=3),
         None,
     ],
@@ -107,7 +119,7 @@ def test_a_gain_by_chance_is_not_reported_and_a_useless_forecast_is(fit):
     "fit",
     [
         scores(right=(80,), log_losses=(50.0,)),
-        scores(right=(95,)),
+        hinged((0, 5), 70, 30),
         FitScores(rows=100, errors=(10.0,), spread=20.0, coefficients=3),
     ],
 )
@@ -131,15 +143,38 @@ def test_the_gain_is_that_of_the_likelihood():
     regression = FitScores(rows=10, errors=(5.0,), spread=20.0)
     assert regression.gain == pytest.approx(math.log(4) / 2)
     assert FitScores(rows=10, errors=(0.0,), spread=20.0).gain == math.inf
-    # The accuracy bounds the information from below.
-    for right in range(70, 101):
-        known = scores(right=(right,), classes=(70, 30))
-        assert known.gain == pytest.approx(2 * (right / 100 - 0.7) ** 2)
-    assert scores(right=(60,)).gain == 0
+
+
+def test_the_gain_of_a_hinge_is_that_of_the_best_line_through_its_scores():
+    X, y = RNG.normal(size=(300, 3)), RNG.choice([-1.0, 1.0], 300)
+    theta = RNG.normal(size=3)
+    for shift in (0.0, 0.3):
+        scored = FitScores.of(RowBlock.of(X + shift * y[:, None] * theta, y), (theta,), HINGE)
+        z = ((X + shift * y[:, None] * theta) @ theta)[:, None]
+        line = LogisticRegression(C=1e9).fit(z, y)
+        naive = -np.mean(line.predict_log_proba(z)[np.arange(300), (y > 0).astype(int)])
+        expected = scored.base_log_loss - naive if line.coef_[0, 0] > 0 else 0.0
+        assert scored.gain == pytest.approx(expected, abs=1e-4)
+    against = FitScores.of(RowBlock.of(-X + 0.3 * y[:, None], y), (np.full(3, -1.0),), HINGE)
+    assert against.gain == 0
+    perfect = FitScores.of(RowBlock.of(y[:, None] * 0.01, y), (np.ones(1),), HINGE)
+    assert perfect.gain == pytest.approx(perfect.base_log_loss, rel=0.01)
+
+
+def test_a_hinge_that_recognises_a_rare_class_is_useful():
+    """By accuracy alone no model of so many columns and a class of 10 % would be."""
+    X, digits = load_digits(return_X_y=True)
+    is_zero = (digits == 0).astype(int)
+    model = PrivateLinearSVC(1.0, data_norm=60.0, classes=(0, 1), random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        profile = expost.profile(model.fit(X, is_zero), X, is_zero)
+    assert profile.fit.score[0] > 0.98
+    assert page_of(profile).verdicts[0].text.startswith("This model is useful")
 
 
 @pytest.mark.parametrize("columns", [2, 12])
-@pytest.mark.parametrize("kind", ["logistic", "softmax", "squared"])
+@pytest.mark.parametrize("kind", ["logistic", "softmax", "squared", "hinge"])
 def test_labels_that_no_column_predicts_show_nothing(kind, columns):
     """Of the best possible models on labels drawn at random, 2.5 % pass as evidence."""
     rng, trials, rows = np.random.default_rng(1), 400, 500
@@ -157,6 +192,10 @@ def best_fit(kind, X, rng):
         theta = np.linalg.lstsq(X, y, rcond=None)[0]
         return FitScores.of(RowBlock.of(X, y), (theta,), Squared(label_bound=9.0))
     options = {"fit_intercept": False, "C": 1e6, "max_iter": 200}
+    if kind == "hinge":
+        y = rng.choice([-1.0, 1.0], len(X))
+        svm = LinearSVC(loss="squared_hinge", dual=False, fit_intercept=False)
+        return FitScores.of(RowBlock.of(X, y), (svm.fit(X, y).coef_[0],), HINGE)
     if kind == "logistic":
         y = rng.choice([-1.0, 1.0], len(X), p=[0.3, 0.7])
         theta = LogisticRegression(**options).fit(X, y).coef_[0]

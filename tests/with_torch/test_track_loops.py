@@ -13,12 +13,14 @@ from opacus.optimizers import DistributedDPOptimizer, DPOptimizer
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 from torch import nn
+from torch.nn.utils.rnn import pack_sequence
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, default_collate
 
 import expost.torch
 from dpsgd.tracked import HOOKS, Run, quiet
 from expost.errors import InvalidInput, MissingExtra
 from expost.torch import track
+from expost.torch.batches import check_order
 
 pytestmark = [
     pytest.mark.filterwarnings(HOOKS),
@@ -257,6 +259,41 @@ def test_loops_that_are_refused(loop, message, shuffled):
         loop(run)
     with pytest.raises(InvalidInput, match="could not be tracked"):
         run.tracker.profile()
+
+
+class Sequences(torch.utils.data.Dataset):
+    """Rows of different lengths; those that are read first have one label."""
+
+    def __len__(self):
+        return 16
+
+    def __getitem__(self, row):
+        return torch.arange(7 * row % 5 + 1.0) + row, 0
+
+
+def packed(rows):
+    return pack_sequence([X for X, _ in rows], enforce_sorted=False), labels_of(rows)
+
+
+def joined(rows):
+    offsets = np.cumsum([0, *(len(X) for X, _ in rows)])[:-1]
+    return torch.cat([X for X, _ in rows]), torch.tensor(offsets), labels_of(rows)
+
+
+def packed_by_length(rows):
+    rows = sorted(rows, key=lambda row: -len(row[0]))
+    return pack_sequence([X for X, _ in rows]), labels_of(rows)
+
+
+def labels_of(rows):
+    return torch.tensor([y for _, y in rows])
+
+
+def test_positions_in_packed_or_joined_sequences_are_no_order_of_rows():
+    for collate in (packed, joined):
+        check_order(DataLoader(Sequences(), batch_size=4, collate_fn=collate))
+    with pytest.raises(InvalidInput, match="in another order than the sampler"):
+        check_order(DataLoader(Sequences(), batch_size=4, collate_fn=packed_by_length))
 
 
 def by_first_entry(rows):

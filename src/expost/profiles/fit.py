@@ -20,7 +20,8 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from scipy.special import chdtri
+from scipy.optimize import minimize
+from scipy.special import chdtri, expit
 
 from expost.forecast import Forecast
 from expost.glm import Objective, predictors
@@ -157,6 +158,28 @@ class FitScores:
         return -math.fsum(share * math.log(share) for share in shares)
 
     @property
+    def _scaled_log_loss(self) -> float:
+        """The log loss of σ(a·score + b) for the best a ≥ 0 and b (Platt 1999); less is possible.
+
+        a·score + b is linear in the columns, so that the law of the best model's gain bounds it.
+        """
+        counts = np.array(self.binned[: 2 * _BINS]).reshape(2, _BINS)
+        used = np.flatnonzero(counts.any(axis=0))
+        below, above = counts[:, used]
+        along = (used + 0.5) / _BINS * 2 - 1
+        scores = np.sinh(along * np.arcsinh(_WIDEST / _FINEST))
+        scores /= np.abs(scores).max()
+
+        def loss(line: FloatArray) -> tuple[float, FloatArray]:
+            z = line[0] * scores + line[1]
+            slope = above * -expit(-z) + below * expit(z)
+            total = above @ np.logaddexp(0, -z) + below @ np.logaddexp(0, z)
+            return total / self.rows, np.array([slope @ scores, slope.sum()]) / self.rows
+
+        best = minimize(loss, np.zeros(2), jac=True, bounds=[(0, None), (None, None)])
+        return float(min(best.fun, self.base_log_loss))
+
+    @property
     def is_useless(self) -> bool:
         """Whether the released model is not better than the base rate.
 
@@ -170,12 +193,13 @@ class FitScores:
     def gain(self) -> float:
         """The gain over the base rate in nats a row, by the likelihood of the labels.
 
-        Without a log loss it is a lower bound by the accuracy (Pinsker), or that of normal errors.
+        Without a log loss it is that of the best line through the scores of two classes, or that of
+        normal errors.
         """
         if self.log_losses:
             return self.base_log_loss - self.log_loss[0]
         if self.classes:
-            return 2 * max(self.score[0] - self.base_score, 0.0) ** 2
+            return self.base_log_loss - self._scaled_log_loss
         return -math.log1p(-self.score[0]) / 2 if self.score[0] < 1 else math.inf
 
     @property

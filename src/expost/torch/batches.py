@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 from torch.utils.data import default_collate
 
 from expost.errors import InvalidInput
@@ -225,8 +226,9 @@ def check_order(data_loader: Any) -> None:
     """Refuse a ``collate_fn`` that puts rows in another order than the sampler's.
 
     The first rows are collated again in reverse: a tensor with values of rows must then be
-    reversed. Of a random ``collate_fn`` it cannot be told, and data that workers read is not read
-    here, because a file that is opened here and in a worker may be read wrongly.
+    reversed, and must not hold the same values in another order. Of a random ``collate_fn`` it
+    cannot be told, and data that workers read is not read here, because a file that is opened here
+    and in a worker may be read wrongly.
     """
     # Opacus' own remembers the first batch.
     collate = getattr(data_loader.collate_fn, "wrapped_collator_fn", data_loader.collate_fn)
@@ -247,6 +249,8 @@ def check_order(data_loader: Any) -> None:
         for a, b in zip(forth, back, strict=False)
         for dim in range(a.dim())
         if a.shape[dim] == len(rows) and not _same(a.flip(dim), a)
+        # Positions in a joined tensor are values of no row.
+        if _parts(a, dim) == _parts(b, dim)
     }
     if order == {False} and not is_random:
         raise InvalidInput(
@@ -260,11 +264,19 @@ def _tensors(batch: Any) -> Iterator[torch.Tensor]:
     """Yield the tensors of a batch."""
     if isinstance(batch, torch.Tensor):
         yield batch
+    elif isinstance(batch, PackedSequence):
+        # Sorted by length inside; this restores the order that it was given.
+        yield from pad_packed_sequence(batch, batch_first=True)
     elif isinstance(batch, Mapping):
         yield from _tensors(list(batch.values()))
     elif isinstance(batch, list | tuple):
         for part in batch:
             yield from _tensors(part)
+
+
+def _parts(a: torch.Tensor, dim: int) -> list[str]:
+    """Return the values of a tensor at each index of a dimension, in a common order."""
+    return sorted(str(part.tolist()) for part in a.unbind(dim)) if dim < a.dim() else []
 
 
 def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
