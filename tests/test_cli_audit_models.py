@@ -533,6 +533,11 @@ def test_no_order_of_classes_or_columns_is_guessed(ask, tmp_path):
     done = ask(saved.path, "--classes", "benign,malignant")
     assert done.code == 2
     assert "--drop" in done.err
+    # A column too few is not repaired by leaving out more.
+    done = ask(saved.path, *saved.options, "--drop", COLUMNS[0])
+    assert (done.code, done.out) == (2, "")
+    assert "--drop" not in done.err
+    assert "the table that the model was trained on" in done.err.replace("\n", " ")
     # A model that knows its classes is not told others.
     saved = save("onnx", tmp_path)
     assert ask(saved.path, "--classes", "malignant,benign").code == 2

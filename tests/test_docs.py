@@ -15,7 +15,11 @@ from markdown_it import MarkdownIt
 from sklearn.utils import Bunch
 
 import documents
+import expost
+from expost.report import document_of
 from papers.datasets import load_adult
+from report.epsilon_choices import chosen
+from report.results import RESULTS
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
@@ -37,9 +41,9 @@ def test_a_tutorial_runs_and_prints_what_it_shows(page, tmp_path, monkeypatch, p
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("sklearn.datasets.fetch_openml", adult_of_openml)
-    names: dict = {}
-    documents.run(TABLE, tmp_path, program, names)
-    assert documents.run(page, tmp_path, program, names) >= 2
+    documents.run(TABLE, tmp_path, program, {})
+    # Every page starts from the two files and from no name of another page.
+    assert documents.run(page, tmp_path, program, {}) >= 2
 
 
 def test_the_page_about_ledgers_prints_what_it_shows(tmp_path, monkeypatch, program):
@@ -122,6 +126,35 @@ def test_the_page_about_the_command_line_prints_what_it_shows(tmp_path, monkeypa
     Path("dossier/dossier.md").write_text("changed")
     Path("dossier/notes.txt").write_text("new")
     assert documents.run(DOCS / "cli.md", tmp_path, program, None) == 6
+
+
+def test_import_expost_is_enough_for_the_names_that_pages_show():
+    shown = {
+        name
+        for page in PAGES
+        for block in documents.blocks(page)
+        if block.kind == "python"
+        for name in re.findall(r"(?<!from )(?<!import )\bexpost\.([a-z_]+)", block.text)
+    }
+    assert shown > {"ledger", "profile"}
+    # torch is an extra. Modules that another test imported are attributes without __getattr__.
+    for name in shown - {"torch"}:
+        expost.__getattr__(name)
+
+
+def test_the_page_about_reports_lists_the_figures_that_results_have():
+    text = (DOCS / "reading-a-report.md").read_text()
+    cells = dict(
+        re.findall(r"^\| `(EpsilonChoice|Profile|Identifiability)` \| (.*) \|$", text, re.M)
+    )
+    grouped = document_of(RESULTS["profile"](), groups=[RESULTS["grouping"]()])
+    assert listed(cells["Profile"]) == {*grouped.figures, "left-out"}
+    assert listed(cells["EpsilonChoice"]) == {*document_of(chosen("enough")).figures}
+    assert listed(cells["Identifiability"]) == {*document_of(RESULTS["identifiability"]()).figures}
+
+
+def listed(cell):
+    return set(re.findall(r"`([a-z-]+)`", cell))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)

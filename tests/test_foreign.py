@@ -16,7 +16,7 @@ from sklearn.linear_model import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from expost import profile
+from expost import PrivateLogisticRegression, profile
 from expost.errors import InvalidInput, WrongRows
 from penalties import CROSS_VALIDATED, ELASTIC_NET, L1
 
@@ -152,6 +152,9 @@ def test_unfitted_models_are_refused():
     for model in (LogisticRegression(), RidgeClassifier(), Ridge()):
         with pytest.raises((NotFittedError, InvalidInput)):
             profile(model, X, TARGET if isinstance(model, Ridge) else Y)
+    for model in (PrivateLogisticRegression(), RandomForestClassifier()):
+        with pytest.raises(InvalidInput, match="is not fitted; call its fit first"):
+            profile(model, X, Y)
 
 
 @pytest.mark.parametrize(

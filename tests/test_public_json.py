@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import expost
+from expost.errors import InvalidInput
 from expost.report import parse_json
 from expost.types import Audience
 
@@ -70,5 +71,5 @@ def test_a_result_is_a_dict_for_an_audience(profile):
     whole = profile.to_dict(audience="curator-only")
     assert whole.keys() > public.keys()
     assert len(whole["table"]["loss"]) == 60
-    with pytest.raises(ValueError, match="nobody"):
+    with pytest.raises(InvalidInput, match="audience='nobody': must be one of 'curator-only'"):
         profile.to_dict(audience="nobody")

@@ -62,6 +62,7 @@ _MODULES = (
     "erasure",
     "errors",
     "glm",
+    "ledger",
     "losses",
     "mechanisms",
     "neighbouring",

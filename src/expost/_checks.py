@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expost.errors import InvalidInput
-from expost.types import FloatArray
+from expost.types import Audience, FloatArray
 
 __all__ = [
     "LONE_SURROGATE",
@@ -101,6 +101,13 @@ def one_of(name: str, value: Any, allowed: Sequence[str]) -> str:
             f"{did_you_mean(value, allowed)}"
         )
     return value
+
+
+def audience(value: Audience | str) -> Audience:
+    """Return the audience, also by its name."""
+    if isinstance(value, Audience):
+        return value
+    return Audience(one_of("audience", value, [each.value for each in Audience]))
 
 
 def did_you_mean(name: Any, names: Iterable[str]) -> str:

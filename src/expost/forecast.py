@@ -70,7 +70,7 @@ LEVELS = (
     Level(
         name="some loss",
         most=math.nextafter(0.3, 0.0),
-        meaning="The model is expected to be clearly worse than one without privacy",
+        meaning="The model is expected to be worse than one without privacy",
         detail=": up to 15 points of AUC are lost at r = 0.1, more beyond and for rare classes",
     ),
     Level(

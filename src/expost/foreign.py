@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import (
     LogisticRegression,
@@ -174,18 +175,20 @@ def read_foreign(model: Any, X: Any, y: Any) -> ForeignModel | None:
     InvalidInput
         If the model is not fitted, or has a setting under which its objective cannot be read.
     """
-    if isinstance(model, LogisticRegression | RidgeClassifier | Ridge):
-        if hasattr(model, "epsilon"):
-            raise InvalidInput(
-                f"model: {type(model).__name__} of {type(model).__module__.split('.')[0]} has its"
-                " own epsilon, and its noise is unknown here; pass θ with its mechanism."
-            )
+    is_linear = isinstance(model, LogisticRegression | RidgeClassifier | Ridge)
+    if is_linear and hasattr(model, "epsilon"):
+        raise InvalidInput(
+            f"model: {type(model).__name__} of {type(model).__module__.split('.')[0]} has its"
+            " own epsilon, and its noise is unknown here; pass θ with its mechanism."
+        )
+    # Of every class: without a fit an estimator of expost is no release either.
+    if isinstance(model, BaseEstimator):
         try:
             check_is_fitted(model)
         except NotFittedError:
             raise InvalidInput("model: is not fitted; call its fit first.") from None
-        if np.shape(X)[:1] != np.shape(y)[:1]:
-            raise InvalidInput("y: must have one entry for each row of X.")
+    if is_linear and np.shape(X)[:1] != np.shape(y)[:1]:
+        raise InvalidInput("y: must have one entry for each row of X.")
     if isinstance(model, LogisticRegressionCV):
         raise InvalidInput(
             "model: LogisticRegressionCV is not supported: its C was chosen from the rows. Refit a"

@@ -157,8 +157,13 @@ class ScalarTable(RowTable):
         -------
         dict of str to Any
             Values of JSON.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such audience.
         """
-        if Audience(audience) is not Audience.CURATOR_ONLY:
+        if _checks.audience(audience) is not Audience.CURATOR_ONLY:
             return self.scalars()
         figures: dict[str, Any] = json.loads(str(self.to_json()))
         return figures | self.scalars()

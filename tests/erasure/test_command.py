@@ -7,6 +7,7 @@ import pytest
 
 from erasure.runs import MODELS, ROWS, make_model, table, without, write
 from expost.erasure import Certificate, Record
+from expost.erasure.certificate import OTHER_FOLDERS
 from expost.jobs import forget as job
 from expost.ledger import NAME, Ledger
 from expost.mechanisms.publishing import PublishingBudget
@@ -349,6 +350,8 @@ def test_earlier_results_are_listed_and_not_deleted(forget, program, people_csv,
     assert "profile.CURATOR-ONLY.parquet" in done.out
     assert "encoding.CURATOR-ONLY.json" in done.out
     assert "Delete the rows from the table itself." in done.out
+    # A command that releases nothing is in no ledger, so that its folder is not known.
+    assert OTHER_FOLDERS in done.out
 
 
 def test_for_machines(forget, people_csv, tmp_path):

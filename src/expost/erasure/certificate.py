@@ -21,7 +21,7 @@ from expost.results import Displayed
 from expost.risk import EpsilonDelta
 from expost.types import Audience
 
-__all__ = ["LIMITS", "Certificate", "Erasure", "Record"]
+__all__ = ["LIMITS", "OTHER_FOLDERS", "Certificate", "Erasure", "Record"]
 
 # What an erasure does not do, one sentence each.
 LIMITS = (
@@ -29,6 +29,11 @@ LIMITS = (
     "Often nothing changes: the statement is about the law of the model, and the old model may have"
     " been kept.",
     "Other releases from the same data are not changed.",
+)
+# What stale_files cannot list: commands that release nothing are in no ledger.
+OTHER_FOLDERS = (
+    "Results in other folders, such as a choice of ε, an audit or a comparison of a published"
+    " report, are not known here: delete those too."
 )
 # The second of them for a model that was drawn again.
 _DRAWN_AGAIN = (

@@ -208,9 +208,12 @@ def _chosen_columns(
     """Return the columns of the table that the model takes, and notices."""
     if loaded.columns is None:
         if loaded.width is not None and loaded.width != len(available):
+            remedy = "pass the table that the model was trained on"
+            if len(available) > loaded.width:
+                remedy = "leave the others out with --drop"
             raise InvalidInput(
                 f"{loaded.path}: takes {loaded.width} columns without names, and the table has"
-                f" {len(available)} next to target and id; leave the others out with --drop."
+                f" {len(available)} next to target and id; {remedy}."
             )
         notice = (
             "The model does not name its columns: those of the table are used in their order,"

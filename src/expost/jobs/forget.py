@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from expost.data import Encoding, Table
 from expost.engine import SILENT, Engine, Progress
-from expost.erasure.certificate import Certificate, Erasure, Record
+from expost.erasure.certificate import OTHER_FOLDERS, Certificate, Erasure, Record
 from expost.erasure.plan import ErasurePlan, data_digest, request_digest
 from expost.erasure.verb import check_coupling, check_request, is_fresh_by_default
 from expost.errors import InvalidInput
@@ -125,6 +125,8 @@ class Outcome:
                 "Delete these earlier results, which were made with the rows:",
                 *(f"  {printable(name, _LONGEST_NOTICE)}" for name in record.stale_files),
             ]
+        if erased:
+            steps.append(OTHER_FOLDERS)
         if record.other_releases:
             steps += [
                 "These other releases of the data are not erased:",

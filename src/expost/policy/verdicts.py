@@ -164,9 +164,7 @@ class PolicyCheck(Displayed):
         dict[str, Any]
             The verdict and the findings, ready for ``json.dumps``.
         """
-        if not isinstance(audience, Audience):
-            names = [each.value for each in Audience]
-            audience = Audience(_checks.one_of("audience", audience, names))
+        audience = _checks.audience(audience)
         reader = self.audience if audience is not Audience.CURATOR_ONLY else audience
         return {
             "audience": reader.value,

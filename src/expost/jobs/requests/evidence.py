@@ -187,8 +187,8 @@ class DossierRequest(FolderRequest):
     audience: Annotated[
         str,
         Option(
-            "Who may read the dossier: public figures alone (public), or those of single rows too"
-            " (curator-only).",
+            "Who may read the dossier: public, with public figures alone, or curator-only, with"
+            " those of single rows too.",
             CRITERIA,
             metavar="NAME",
             choices=READERS,

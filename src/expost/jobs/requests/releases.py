@@ -48,7 +48,7 @@ class PublishRequest(BlocksRequest):
     kind: Annotated[
         str,
         Option(
-            "data-independent (spends nothing) or data-dependent.",
+            "data-independent, which spends nothing, or data-dependent.",
             CRITERIA,
             metavar="NAME",
             choices=KINDS,

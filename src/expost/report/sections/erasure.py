@@ -7,7 +7,7 @@ model was kept, nor anything that depends on that.
 import math
 from collections.abc import Iterator
 
-from expost.erasure.certificate import Certificate, Erasure, Model
+from expost.erasure.certificate import OTHER_FOLDERS, Certificate, Erasure, Model
 from expost.groups.columns import printable
 from expost.notices import listed
 from expost.numbers import count, figure, for_persons, percent
@@ -101,6 +101,8 @@ def erasure_document(erasure: Erasure) -> Document:
         files = tuple(printable(name, 200) for name in record.stale_files)
         blocks += [Text(text="Delete these earlier results, which were made with the rows:")]
         blocks += [Bullets(items=files)]
+    if not certificate.is_insertion:
+        blocks.append(Text(text=OTHER_FOLDERS))
     if record.other_releases:
         names = tuple(printable(name, 200) for name in record.other_releases)
         blocks += [Text(text="These other releases of the data are not erased:")]
