@@ -484,6 +484,17 @@ def test_rows_of_few_values_are_in_both_tables(ask, tmp_path):
     done = ask("--holdout", tables["others"], data=tables["data"])
     assert done.code == 0, done.err
     assert "80 of its 80 rows are identical to rows of DATA" in done.out
+    # Less than half of DATA repeat, more than half of a few others by chance.
+    for name, repeated, size in (("data", 36, 80), ("others", 11, 20)):
+        cells = ["a", "b", "c"] * (repeated // 3) + ["a", "b"][: repeated % 3]
+        cells += [f"{name} {row}" for row in range(size - repeated)]
+        labels = [["yes", "no"][row % 2] for row in range(size)]
+        tables[name].write_text(
+            text([["one", "income"], *map(list, zip(cells, labels, strict=True))])
+        )
+    done = ask("--force --holdout", tables["others"], data=tables["data"])
+    assert done.code == 0, done.err
+    assert "11 of its 20 rows are identical to rows of DATA" in done.out
 
 
 def test_nothing_is_left_of_a_run_that_cannot_be_written(ask, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import (
@@ -148,6 +149,14 @@ def test_models_that_cannot_be_read_are_refused(model, y, word):
         profile(model, X, y)
 
 
+class Constant(BaseEstimator):
+    """A model of another package."""
+
+    def fit(self, X, y):
+        self.most = y[0]
+        return self
+
+
 def test_unfitted_models_are_refused():
     for model in (LogisticRegression(), RidgeClassifier(), Ridge()):
         with pytest.raises((NotFittedError, InvalidInput)):
@@ -155,6 +164,9 @@ def test_unfitted_models_are_refused():
     for model in (PrivateLogisticRegression(), RandomForestClassifier()):
         with pytest.raises(InvalidInput, match="is not fitted; call its fit first"):
             profile(model, X, Y)
+    # One that is fitted without attributes of scikit-learn's convention.
+    with pytest.raises(InvalidInput, match="Attack it"):
+        profile(Constant().fit(X, Y), X, Y)
 
 
 @pytest.mark.parametrize(

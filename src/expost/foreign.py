@@ -181,8 +181,9 @@ def read_foreign(model: Any, X: Any, y: Any) -> ForeignModel | None:
             f"model: {type(model).__name__} of {type(model).__module__.split('.')[0]} has its"
             " own epsilon, and its noise is unknown here; pass θ with its mechanism."
         )
-    # Of every class: without a fit an estimator of expost is no release either.
-    if isinstance(model, BaseEstimator):
+    # An estimator of expost is no release without a fit; the attributes of others are not known.
+    package = type(model).__module__.partition(".")[0]
+    if is_linear or (isinstance(model, BaseEstimator) and package in ("expost", "sklearn")):
         try:
             check_is_fitted(model)
         except NotFittedError:

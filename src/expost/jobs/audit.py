@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from scipy.special import bdtrc
+
 from expost import _checks
 from expost.auditing.arrays import read_arrays
 from expost.auditing.attacks import ATTACKS
@@ -428,8 +430,11 @@ def _check_apart(members: Part, others: Part) -> None:
     known, rows = Counter(_rows_of(members)), list(_rows_of(others))
     same = sum(row in known for row in rows)
     repeated = sum(count for count in known.values() if count > 1)
-    # Rows of few values repeat themselves, in the table as between tables.
-    mostly = 2 * same > len(rows) and 2 * repeated < known.total()
+    # Rows of few values repeat themselves, in the table as between tables: others like them would
+    # repeat those of DATA so often in one case of a thousand at most.
+    share = repeated / known.total()
+    by_chance = bdtrc(same - 1, len(rows), share) if same else 1.0
+    mostly = 2 * same > len(rows) and share < 0.5 and by_chance < 1e-3
     if mostly or known == Counter(rows):
         raise InvalidInput(
             f"--holdout: {same} of its {len(rows)} rows are rows of DATA, on which the model was"
