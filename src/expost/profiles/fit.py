@@ -20,7 +20,6 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import chdtri, expit
 
 from expost.forecast import Forecast
@@ -163,6 +162,9 @@ class FitScores:
 
         a·score + b is linear in the columns, so that the law of the best model's gain bounds it.
         """
+        # Imported here: only losses without a likelihood need it.
+        from scipy.optimize import minimize
+
         counts = np.array(self.binned[: 2 * _BINS]).reshape(2, _BINS)
         used = np.flatnonzero(counts.any(axis=0))
         below, above = counts[:, used]

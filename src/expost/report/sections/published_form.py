@@ -47,7 +47,7 @@ def form_section(report: PublishedReport, command: Code) -> Section:
             *blocks,
             Heading(text="What the bound means"),
             Bullets(items=tuple(_meaning(report))),
-            Heading(text="What it does not say"),
+            Heading(text="What the bound does not mean"),
             Bullets(items=tuple(_not_meant(report))),
         ),
     )
