@@ -186,7 +186,7 @@ class TestIndividualEpsilon:
 
     def test_where_it_is_not_known(self):
         sampled, _ = run(small(rate=0.5))
-        with pytest.raises(InvalidInput, match="train with the full batch"):
+        with pytest.raises(InvalidInput, match="train with all rows in every batch"):
             sampled.individual_epsilon(1e-5)
         replaced, _ = run(small(relation="replace"))
         with pytest.raises(InvalidInput, match="relation='replace'"):
