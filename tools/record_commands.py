@@ -215,9 +215,9 @@ OBJECTIVE = ("--mechanism", "objective", "--noise", "gaussian", "--delta", "1e-5
 SEED = ("--seed", "7")
 BLOCKS = ("--engine", "local")
 OUTPUT = ("--mechanism", "output", "--noise", "laplace")
-FIXED = ("--epsilon", "1", "--regularization", "0.05", *OUTPUT)
-CHOICE = (
-    *OUTPUT,
+PENALTY = ("--epsilon", "1", "--regularization", "0.05")
+FIXED = (*PENALTY, *OUTPUT)
+SWEEP = (
     "--models",
     "20",
     "--folds",
@@ -227,6 +227,7 @@ CHOICE = (
     "--regularization",
     "0.05",
 )
+CHOICE = (*SWEEP, *OUTPUT)
 TREE = ("--estimator", "sklearn.tree.DecisionTreeClassifier:max_depth=3,random_state=0")
 PERSON = ("--set", "age=39", "--set", "city=Oslo", "--set", "hours=41")
 
@@ -234,14 +235,16 @@ PERSON = ("--set", "age=39", "--set", "city=Oslo", "--set", "hours=41")
 COMMANDS: dict[str, tuple[str, ...]] = {
     "two/profile": ("profile", *TWO, "--encoding", "two.json", *FIXED, *SEED),
     "two/profile-read": ("profile", *TWO, "--epsilon", "2", "--regularization", "auto", *SEED),
-    "two/profile-objective": ("profile", *TWO, "--encoding", "two.json", *FIXED, *OBJECTIVE, *SEED),
+    "two/profile-objective": (
+        *("profile", *TWO, "--encoding", "two.json", *PENALTY, *OBJECTIVE, *SEED),
+    ),
     "two/profile-svc": ("profile", *TWO, *FIXED, "--loss", "huber-hinge", *SEED),
     "two/profile-blocks": ("profile", *TWO, "--encoding", "two.json", *FIXED, *SEED, *BLOCKS),
-    "two/profile-objective-blocks": ("profile", *TWO, *FIXED, *OBJECTIVE, *SEED, *BLOCKS),
+    "two/profile-objective-blocks": ("profile", *TWO, *PENALTY, *OBJECTIVE, *SEED, *BLOCKS),
     "two/profile-model": ("profile", *TWO, "--model", "two/profile/model.json"),
     "two/profile-model-blocks": ("profile", *TWO, "--model", "two/profile/model.json", *BLOCKS),
     "two/epsilon": ("epsilon", *TWO, *CHOICE, "--max-posterior", "0.7", *SEED),
-    "two/epsilon-objective": ("epsilon", *TWO, *CHOICE, *OBJECTIVE, *SEED),
+    "two/epsilon-objective": ("epsilon", *TWO, *SWEEP, *OBJECTIVE, *SEED),
     "two/epsilon-blocks": ("epsilon", *TWO, *CHOICE, *SEED, *BLOCKS),
     "two/publish": ("publish", *TWO, "--model", "two/public/model.json"),
     "two/publish-blocks": ("publish", *TWO, "--model", "two/public/model.json", *BLOCKS),
@@ -257,7 +260,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "two/report": ("report", "two/profile", "two/epsilon", "two/publish"),
     "two/report-public": ("report", "two/profile", "two/publish", "--public"),
     "wages/profile": ("profile", *WAGES, "--encoding", "wages.json", *FIXED, *RIDGE, *SEED),
-    "wages/profile-objective": ("profile", *WAGES, *FIXED, *RIDGE, *OBJECTIVE, *SEED),
+    "wages/profile-objective": ("profile", *WAGES, *PENALTY, *RIDGE, *OBJECTIVE, *SEED),
     "wages/profile-blocks": ("profile", *WAGES, *FIXED, *RIDGE, *SEED, *BLOCKS),
     "wages/epsilon": ("epsilon", *WAGES, *CHOICE, *RIDGE, *SEED),
     "wages/epsilon-blocks": ("epsilon", *WAGES, *CHOICE, *RIDGE, *SEED, *BLOCKS),
@@ -269,7 +272,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         *("profile", *VISITS, *FIXED, "--drop", "number", "--person", "patient", *SEED),
     ),
     "visits/profile-persons-objective": (
-        *("profile", *VISITS, *FIXED, *OBJECTIVE, "--drop", "number", "--person", "patient"),
+        *("profile", *VISITS, *PENALTY, *OBJECTIVE, "--drop", "number", "--person", "patient"),
         *SEED,
     ),
     "visits/profile-blocks": ("profile", *VISITS, *FIXED, "--id", "number", *SEED, *BLOCKS),
